@@ -8,7 +8,8 @@ LABEL = r"[A-Za-z0-9_-]{1,63}"
 # A name of numbers only would be an IPv4 address.
 NUMBER = "(0[Xx][0-9A-Fa-f]+|[0-9]+)"
 HOST = rf"(?!{NUMBER}(\.{NUMBER})*\.?([:/]|$))({LABEL}\.)*{LABEL}"
-BYTE = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+# Without leading zeros.
+BYTE = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = rf"({BYTE}\.){{3}}{BYTE}"
 HEX = "[0-9A-Fa-f]{1,4}"
 IPV6 = "|".join([f"({HEX}:){{7}}{HEX}", f"({HEX}:){{1,7}}:", f":(:{HEX}){{1,7}}", "::",
@@ -85,6 +86,11 @@ KINDS = {
         {"const": "*"}, text(rf"(\*?\.?{HOST}\.?|{IPV4}|\[{IPV6}\])(:({PORT}))?"), text(IPV6),
         text(rf"{IPV4}/([12]?[0-9]|3[0-2])"),
         text(rf"{IPV6}/(1[01][0-9]|12[0-8]|[1-9]?[0-9])")]}),
+    "localAddress": lambda _: {"anyOf": [text(IPV4), text(IPV6), {
+        "type": "object", "properties": {"ipv4": text(IPV4), "ipv6": text(IPV6)}, "additionalProperties": False,
+        "minProperties": 1}]},
+    "interface": lambda _: text("[!-.0-9;-~]{1,15}"),
+    "triples": lambda _: array(array(integer((-(2**31), 2**31 - 1)), minItems=3, maxItems=3)),
     "labels": lambda _: text(rf"({HOST}|{IPV4})?"),
     "encoding": lambda _: text("[0-9a-z_.-]*"),
     "choice": lambda words: {"enum": words},
@@ -102,6 +108,7 @@ KINDS = {
     "pins": lambda _: array(text("[A-Za-z0-9+/]{43}="), minItems=1),
     "spiffeIDs": lambda _: array({**text(r"spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)*"), "maxLength": 2048}, minItems=1),
     "words": lambda _: array(text("[A-Z0-9_-]{1,64}"), minItems=1),
+    "readSocketOptions": lambda _: ref("socket_options"),
     "readTLS": lambda _: {"anyOf": [{"type": "boolean"}, ref("tls")]},
     "readServiceConfig": lambda _: ref("service_config"),
     "read": lambda _: FIELDS,
@@ -117,6 +124,7 @@ KINDS = {
 # The names of the objects, by the titles of the tables.
 OBJECTS = {
     "penstock_runtime_new": "runtime", "penstock_channel_new": "channel", '"tls" of a channel': "tls",
+    '"socket_options" of a channel': "socket_options",
     "penstock_call_options_new": "call", "penstock_metrics_new": "metrics",
     '"delay" of penstock_ready_fault_injection': "fault_injection_delay",
     '"abort" of penstock_ready_fault_injection': "fault_injection_abort",

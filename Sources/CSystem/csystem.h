@@ -365,6 +365,20 @@ static inline int32_t cs_local_name(int32_t fd, void *address, uint32_t *length)
   return 0;
 }
 
+/* Lets a socket's packets leave and arrive by one network interface only. Returns 0 or -errno. */
+static inline int32_t cs_bind_device(int32_t fd, const void *name, uint32_t length) {
+  return setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)length) < 0 ? -(int32_t)errno : 0;
+}
+/* Gives a socket its own address. The port is chosen when it connects, so that sockets to several servers can have the
+ * same. Returns 0 or -errno. */
+static inline int32_t cs_bind_local(int32_t fd, const void *address, uint32_t length) {
+  (void)cs_set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  return cs_bind(fd, address, length);
+}
+/* The levels of socket options: in Swift, an enum's constants are of another type. */
+static const int32_t CS_LEVEL_SOCKET = SOL_SOCKET, CS_LEVEL_TCP = IPPROTO_TCP, CS_LEVEL_IP = IPPROTO_IP,
+                     CS_LEVEL_IPV6 = IPPROTO_IPV6;
+
 /* Tells why a descriptor is no connected stream socket: an errno, or 0 if it is one. */
 static inline int32_t cs_stream_fault(int32_t fd) {
   int kind = 0;

@@ -47,6 +47,12 @@ public struct ChannelOptions: Sendable, Hashable {
   public var proxy: String?
   /// The hosts that are reached without the proxy: names, domains, addresses, ranges such as "10.0.0.0/8", or "*".
   public var noProxy: [String]?
+  /// The address of this machine from which connections are made.
+  public var localAddress: LocalAddress?
+  /// The network interface through which connections are made, such as "eth0".
+  public var bindInterface: String?
+  /// Options of the sockets that the library opens.
+  public var socketOptions: SocketOptions?
   /// The name of the messages' encoding in the content-type, for calls that name none.
   public var contentSubtype: String?
   /// The text before "penstock/VERSION" in the user agent.
@@ -135,6 +141,9 @@ public struct ChannelOptions: Sendable, Hashable {
     text.set("authority", authority)
     text.set("proxy", proxy)
     text.set("no_proxy", noProxy)
+    text.set("local_address", localAddress?.text)
+    text.set("bind_interface", bindInterface)
+    text.set("socket_options", socketOptions?.text)
     text.set("content_subtype", contentSubtype)
     text.set("user_agent", userAgent)
     text.set("default_deadline_ms", defaultTimeout)

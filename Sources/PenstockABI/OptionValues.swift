@@ -129,6 +129,57 @@ extension JSONReader {
     return failure
   }
 
+  /// Reads an IP address of this machine, or an object with one of a family or of each.
+  func localAddress(_ into: (SocketAddress) -> Void) -> Failure? {
+    guard isObject else {
+      return address("an IP address, or an object with \"ipv4\" or \"ipv6\"", into) { _ in true }
+    }
+    var isEmpty = true
+    let failure = members { key, option in
+      isEmpty = false
+      switch key {
+      case "ipv4": return option.address("an IPv4 address", into) { $0.isIPv4 }
+      case "ipv6": return option.address("an IPv6 address", into) { $0.isIPv6 }
+      default: return option.unknown
+      }
+    }
+    return failure ?? (isEmpty ? fail("an object with \"ipv4\" or \"ipv6\"", hasType: true) : nil)
+  }
+
+  private func address(
+    _ expected: StaticString, _ into: (SocketAddress) -> Void, _ fits: (SocketAddress) -> Bool
+  ) -> Failure? {
+    // The zone of an IPv6 address is the business of the option "bind_interface".
+    guard let string, !string.contains(0x25), let address = SocketAddress(literal: string, port: 0),
+      fits(address)
+    else { return fail(expected, hasType: self.string != nil) }
+    into(address)
+    return nil
+  }
+
+  /// Reads the name of a network interface.
+  func interface(_ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string, 1...15 ~= string.count,
+      string.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != 0x2F && $0 != 0x3A })
+    else { return fail("the name of a network interface, such as \"eth0\"", hasType: string != nil) }
+    return self.string(into)
+  }
+
+  /// Reads an array of arrays of three whole numbers.
+  func triples(_ into: (Int, Int, Int) -> Void) -> Failure? {
+    elements { one in
+      var numbers: [Int] = []
+      if let failure = one.elements({ $0.count(-2_147_483_648...2_147_483_647) { numbers.append($0) } }) {
+        return failure
+      }
+      guard numbers.count == 3 else {
+        return one.fail("an array of three numbers: level, option and value", hasType: true)
+      }
+      into(numbers[0], numbers[1], numbers[2])
+      return nil
+    }
+  }
+
   /// Reads an array of at least one element.
   private func some(
     _ expected: StaticString, _ into: ([ByteBuffer]) -> Void, _ read: (ByteView) -> ByteBuffer?

@@ -77,6 +77,14 @@ extension ParsedChannelOptions {
       /// The hosts that are reached without the proxy: names, domains, IP addresses, ranges such as "10.0.0.0/8", or "*".
       /// Default: [].
       case "no_proxy": option.hosts { transport.proxyExceptions = $0 }
+      /// The address of this machine from which connections are made: an IP address, or one of each family as
+      /// {"ipv4": ..., "ipv6": ...}. A connection to an address of another family fails. Default: the system chooses.
+      case "local_address": option.localAddress { transport.sockets.bind($0) }
+      /// The network interface through which connections are made (SO_BINDTODEVICE). Before Linux 5.7 this needs
+      /// CAP_NET_RAW. Default: the one that the system's routes say.
+      case "bind_interface": option.interface { transport.sockets.interface = $0 }
+      /// The options of the sockets that the library opens. Default: {}.
+      case "socket_options": readSocketOptions(option)
       /// The name of the messages' encoding in the content-type, such as "json" for "application/grpc+json" or
       /// "application/json", for calls whose options and codec name no encoding. Default: "", which stands for "proto".
       case "content_subtype": option.encoding { defaults.contentType = $0 }
@@ -181,6 +189,36 @@ extension ParsedChannelOptions {
     }
     guard failure == nil, transport.rpc.needsHTTP2, transport.http == .http1 else { return failure }
     return reader.member("http")?.fail(because: ("gRPC needs HTTP/2" as StaticString).bytes)
+  }
+
+  // ---- "socket_options" of a channel: channel.h ----
+
+  private mutating func readSocketOptions(_ reader: JSONReader) -> Failure? {
+    var sockets = transport.sockets
+    let failure = reader.members { key, option in
+      switch key {
+      /// Whether TCP sends small writes at once (TCP_NODELAY). Default: true.
+      case "tcp_nodelay": option.bool { sockets.setNoDelay($0) }
+      /// The size of the kernel's send buffer (SO_SNDBUF), which the kernel doubles. Default: the system adapts it.
+      case "send_buffer_bytes": option.bytes(1...2_147_483_647) { sockets.setSendBuffer($0) }
+      /// The size of the kernel's receive buffer (SO_RCVBUF), which the kernel doubles. Default: the system adapts it.
+      case "receive_buffer_bytes": option.bytes(1...2_147_483_647) { sockets.setReceiveBuffer($0) }
+      /// How long sent bytes may wait for TCP's acknowledgement before the connection ends (TCP_USER_TIMEOUT). In a
+      /// channel with keepalive "keepalive_timeout_ms" holds instead. Default: the system's.
+      case "tcp_user_timeout_ms": option.milliseconds(1...86_400_000) { sockets.setUserTimeout($0) }
+      /// How long a connection is silent before the kernel probes whether the peer is there (SO_KEEPALIVE,
+      /// TCP_KEEPIDLE), in whole seconds. Default: it is not probed.
+      case "tcp_keepalive_ms": option.milliseconds(1000...32_767_000) { sockets.setKeepalive($0) }
+      /// The traffic class of the packets (IP_TOS, IPV6_TCLASS): a DSCP times 4. Default: the system's.
+      case "traffic_class": option.count(0...255) { sockets.setTrafficClass($0) }
+      /// All other options of sockets of IP that have a number as their value: arrays of level, option and value, as
+      /// setsockopt takes them. Default: [].
+      case "others": option.triples { sockets.setOther($0, $1, $2) }
+      default: option.unknown
+      }
+    }
+    transport.sockets = sockets
+    return failure
   }
 
   // ---- "tls" of a channel: channel.h ----

@@ -35,7 +35,9 @@ open class Platform {
 
   /// Begins to connect, without waiting. If this function opens a socket, the poller that `makePoller`
   /// returns can watch the socket's descriptor.
-  open func connect(to address: SocketAddress) -> Socket.Opened { Socket.connect(to: address) }
+  open func connect(to address: SocketAddress, _ settings: SocketSettings) -> Socket.Opened {
+    Socket.connect(to: address, settings)
+  }
 
   /// Looks up the addresses of a host. Called on a lookup's thread, and may block for any time.
   open func addresses(of host: UnsafeRawPointer?, port: UInt16) -> LookupOutcome {

@@ -13,6 +13,8 @@ public class Socket {
     case socket(Socket, connecting: Bool)
     /// The errno of the failure.
     case failed(Int32)
+    /// The reason in words why the settings can't hold.
+    case refused(ByteBuffer)
   }
 
   public enum Moved: Equatable {
@@ -58,12 +60,15 @@ public class Socket {
 
   deinit { close() }
 
-  public static func connect(to address: SocketAddress) -> Opened {
+  public static func connect(to address: SocketAddress, _ settings: SocketSettings = SocketSettings())
+    -> Opened
+  {
     let descriptor = cs_stream_socket(address.family)
     if descriptor < 0 { return .failed(-descriptor) }
     let socket = Socket(descriptor)
     // The kernel need not collect small writes (TCP_NODELAY), because the library collects frames itself.
     if !address.isUnix { _ = cs_no_delay(descriptor) }
+    if let words = settings.apply(to: descriptor, for: address) { return .refused(words) }
     let code = address.withRaw { cs_connect(descriptor, $0, $1) }
     if code == 0 { return .socket(socket, connecting: false) }
     if code == -EINPROGRESS || code == -EINTR { return .socket(socket, connecting: true) }

@@ -50,6 +50,8 @@ public struct SocketAddress: Equatable {
 
   public var family: Int32 { Int32(storage.ss_family) }
   public var isUnix: Bool { family == AF_UNIX }
+  public var isIPv4: Bool { family == AF_INET }
+  public var isIPv6: Bool { family == AF_INET6 }
   /// The port of an IP address; 0 for other addresses.
   public var port: UInt16 {
     var copy = storage

@@ -31,6 +31,18 @@ import Testing
     return keys
   }
 
+  static var everySocketOption: SocketOptions {
+    var options = SocketOptions()
+    options.tcpNoDelay = false
+    options.sendBufferBytes = 100_000
+    options.receiveBufferBytes = 100_000
+    options.tcpUserTimeout = .seconds(3)
+    options.tcpKeepalive = .seconds(3)
+    options.trafficClass = 184
+    options.others = [.init(level: 1, option: 12, value: 3)]
+    return options
+  }
+
   static var everyChannelOption: ChannelOptions {
     var options = ChannelOptions(tls: .system)
     options.rpcProtocol = .connect
@@ -41,6 +53,9 @@ import Testing
     options.authority = "example.com"
     options.proxy = "environment"
     options.noProxy = ["*", "10.0.0.0/8"]
+    options.localAddress = LocalAddress(ipv4: "127.0.0.2")
+    options.bindInterface = "lo"
+    options.socketOptions = everySocketOption
     options.contentSubtype = "json"
     options.userAgent = "test"
     options.defaultTimeout = .seconds(3)
@@ -83,6 +98,14 @@ import Testing
     let options = Self.everyChannelOption
     #expect(Self.keys(options.text.finished) == (try Self.documented("`penstock_channel_new`")))
     _ = try Channel("dns:///example.com", options: options)
+  }
+
+  @Test func everyOptionOfASocketCanBeWritten() throws {
+    let text = Self.everySocketOption.text.finished
+    #expect(Self.keys(text) == (try Self.documented("\"socket_options\" of a channel")))
+    #expect(text.contains("\"others\":[[1,12,3]]"))
+    #expect(
+      LocalAddress(ipv4: "127.0.0.2", ipv6: "::1").text.finished == #"{"ipv4":"127.0.0.2","ipv6":"::1"}"#)
   }
 
   @Test func everyOptionOfTLSCanBeWritten() throws {

@@ -44,7 +44,7 @@ open class Simulation: Platform {
   /// The events of a descriptor that the loop wants to be told; nil: it is not watched.
   public func interest(in descriptor: Int32) -> UInt32? { poller?.interest(in: descriptor) }
 
-  public override func connect(to address: SocketAddress) -> Socket.Opened {
+  public override func connect(to address: SocketAddress, _ settings: SocketSettings) -> Socket.Opened {
     connects += 1
     guard let server = servers[address.port] else { return .failed(ECONNREFUSED) }
     let socket = SimulatedSocket(Int32(1_000_000 + connects), self, server)

@@ -70,6 +70,10 @@ TEST(channel_options) {
       "{\"tls\": false, \"protocol\": \"grpc-web-text\", \"http1_max_connections\": 65536}",
       "{\"tls\": false, \"protocol\": \"connect\", \"http1_idle_timeout_ms\": 0}",
       "{\"tls\": false, \"protocol\": \"connect\", \"http1_idle_timeout_ms\": 86400000}",
+      "{\"tls\": false, \"local_address\": \"127.0.0.2\", \"bind_interface\": \"lo\"}",
+      "{\"tls\": false, \"local_address\": {\"ipv4\": \"127.0.0.2\", \"ipv6\": \"::1\"}}",
+      "{\"tls\": false, \"socket_options\": {}}",
+      "{\"tls\": false, \"socket_options\": {\"traffic_class\": 255, \"others\": [[1, 2, -2147483648], [0, 0, 0]]}}",
   };
   for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
     penstock_channel *channel = NULL;
@@ -135,6 +139,22 @@ TEST(channel_options) {
       {"{\"http1_max_connections\": 65537}", "http1_max_connections"},
       {"{\"http1_idle_timeout_ms\": -1}", "an integer from 0 to 86400000"},
       {"{\"http1_idle_timeout_ms\": 86400001}", "http1_idle_timeout_ms"},
+      {"{\"local_address\": \"localhost\"}", "$.local_address: expected an IP address, or an object"},
+      {"{\"local_address\": \"fe80::1%1\"}", "$.local_address"},
+      {"{\"local_address\": null}", "$.local_address"},
+      {"{\"local_address\": {}}", "$.local_address: expected an object with"},
+      {"{\"local_address\": {\"ipv4\": \"::1\"}}", "$.local_address.ipv4: expected an IPv4 address"},
+      {"{\"local_address\": {\"ipv6\": \"127.0.0.1\"}}", "$.local_address.ipv6: expected an IPv6 address"},
+      {"{\"local_address\": {\"ipv5\": \"x\"}}", "$.local_address.ipv5: unknown key"},
+      {"{\"bind_interface\": \"\"}", "$.bind_interface: expected the name of a network interface"},
+      {"{\"bind_interface\": \"a-name-that-is-too-long\"}", "$.bind_interface"},
+      {"{\"bind_interface\": 1}", "$.bind_interface"},
+      {"{\"socket_options\": {\"nodelay\": true}}", "$.socket_options.nodelay: unknown key"},
+      {"{\"socket_options\": {\"traffic_class\": 256}}",
+       "$.socket_options.traffic_class: expected an integer from 0 to 255"},
+      {"{\"socket_options\": {\"others\": [[1, 2]]}}",
+       "$.socket_options.others[0]: expected an array of three numbers"},
+      {"{\"socket_options\": {\"others\": [[1, 2, 2147483648]]}}", "$.socket_options.others[0][2]"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
     penstock_channel *channel = NULL;

@@ -119,6 +119,8 @@ def within(name, value):
     """The function, its options and the path of an object that stands within others."""
     if name == "tls":
         return "channel", {"tls": value}, "$.tls"
+    if name == "socket_options":
+        return "channel", {"tls": False, "socket_options": value}, "$.socket_options"
     if name == "service_config":
         return "channel", {"tls": False, "service_config": value}, "$.service_config"
     if name == "method_config":
@@ -149,7 +151,8 @@ def bases(files):
 
 WORDS = [
     "", "x", "X", "json", "a b", " a", "a ", "a\u00e9", "\u0007", "localhost", "localhost:80", "a..b", ".a", "*.a.b", "a_b",
-    "a/b", "127.0.0.1", "127.1", "10.0.0.0/8", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "::1", "fe80::1/64", "*", "[::1]",
+    "a/b", "127.0.0.1", "127.0.0.01", "127.1", "eth0",
+    "10.0.0.0/8", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "::1", "fe80::1/64", "*", "[::1]",
     "http://proxy:3128", "http://user:word@proxy", "socks5://proxy/", "socks5h://127.0.0.1:1", "ftp://proxy", "http://",
     "http://proxy/path", "http://proxy:0", "environment", "_grpc._tcp", "authorization", "Authorization", "x-bin", "grpc-timeout",
     "te", ":path", "content-type", "A" * 43 + "=", "A" * 44, "*" * 44, "spiffe://a", "spiffe://a/b", "spiffe://A", "spiffe://a/",
@@ -168,6 +171,9 @@ OTHERS = [
     {"maxTokens": 10},
     {"maxTokens": 10, "tokenRatio": 0.1}, {"maxTokens": 1001, "tokenRatio": 0.1}, {"serviceName": "x"}, {"serviceName": None},
     {"maxConnectionsPerSubchannel": "5"}, {"stdevFactor": 5}, {"enforcementPercentage": 101}, {"threshold": "85"},
+    {"ipv4": "127.0.0.2", "ipv6": "::1"}, {"ipv4": "::1"}, {"ipv6": "127.0.0.2"}, {"ipv4": 1}, [[1, 2, 3]], [[1, 2]],
+    [[1, 2, 3, 4]], [[-(2**31), 0, 2**31 - 1]], [[0, 0, 2**31]], [["1", 2, 3]], {"tcp_nodelay": False}, {"tcp_nodelay": 1},
+    {"traffic_class": 256},
     {"roots_pem": 1}, {"verify": "no"}, {"retryPolicy": RETRY}, {"methodConfig": [{"timeout": "1"}]},
 ]
 

@@ -45,6 +45,14 @@ typedef struct penstock_channel penstock_channel;
  *     or "environment", which is the one that the environment variables name; see docs/channel.md
  *   "no_proxy" ([]): the hosts that are reached without the proxy: names, domains, addresses, ranges such as
  *     "10.0.0.0/8", or "*"
+ *   "local_address": the address of this machine from which connections are made: an IP address, or one of each family as
+ *     {"ipv4": "192.0.2.1", "ipv6": "2001:db8::1"}; a connection to an address of another family fails
+ *   "bind_interface": the network interface through which connections are made, such as "eth0"; before Linux 5.7 this
+ *     needs CAP_NET_RAW
+ *   "socket_options" ({}): options of the sockets, an object: "tcp_nodelay" (true), "send_buffer_bytes",
+ *     "receive_buffer_bytes", "tcp_user_timeout_ms", "tcp_keepalive_ms" (the time of silence before the kernel probes),
+ *     "traffic_class" (a DSCP times 4), and "others", an array of arrays of level, option and value as setsockopt takes
+ *     them. A socket that the program's connector gives (connector.h) has none of these three
  *   "content_subtype": the name of the messages' encoding in the content-type, such as "json" for
  *     "application/grpc+json", or with Connect for "application/json"; for calls whose options and codec name none
  *   "user_agent": put before "penstock/VERSION"

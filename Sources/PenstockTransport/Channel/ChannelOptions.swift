@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLink
+import PenstockLoop
 import PenstockNames
 
 /// The transport's part of the "options" in channel.h. The ABI parses JSON into this struct. Defaults of
@@ -35,6 +36,8 @@ public struct ChannelOptions {
   public var proxy = ProxyChoice.none
   /// The hosts that are reached without the proxy.
   public var proxyExceptions = ProxyExceptions()
+  /// The settings of the sockets that the library opens.
+  public var sockets = SocketSettings()
   public var maxHeaderListBytes = 16384
   public var connectTimeout: UInt64 = 20_000_000_000
   /// The time in nanoseconds without a call after which the channel closes its connections; 0: never.

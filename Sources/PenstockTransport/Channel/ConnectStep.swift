@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockChannel
 import PenstockWire
+import PenstockLoop
 import PenstockNames
 import PenstockLink
 import PenstockHTTP
@@ -80,6 +81,8 @@ class Destination: ConnectionSettings {
   final let ownService: ServiceConfig
   /// The proxy of the channel's connections; nil: none.
   final let proxy: Proxy?
+  /// The settings of the sockets that the library opens.
+  final let sockets: SocketSettings
   private final let userAgent: ByteBuffer
   /// Whether the requests name another server than the target. A proxy that forwards them would not pass that on.
   private final let hasOwnAuthority: Bool
@@ -97,6 +100,7 @@ class Destination: ConnectionSettings {
     self.tls = tls
     self.proxy = proxy
     self.userAgent = userAgent
+    sockets = options.sockets
     hasOwnAuthority = options.authority != nil
     connectTimeout = options.connectTimeout
     idleTimeout = options.idleTimeout

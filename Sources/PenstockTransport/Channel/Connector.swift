@@ -100,8 +100,9 @@ final class Connector: ReadyHandler, TurnTask {
 
   /// Opens a socket and begins to connect it. Returns the reason if this fails at once, otherwise nil.
   private func open() -> ByteBuffer? {
-    switch channel.runtime.platform.connect(to: endpoint.nearest) {
+    switch channel.runtime.platform.connect(to: endpoint.nearest, channel.destination.sockets) {
     case .failed(let code): return Connector.toProxy(endpoint).say(errno: code)
+    case .refused(let words): return Connector.toProxy(endpoint).say(words.view)
     case .socket(let socket, let connecting): return begin(socket, connecting: connecting)
     }
   }

@@ -95,7 +95,7 @@ import Testing
       world.servers[80] = { _, _ in }
       let literal = bytes("10.0.0.1")
       guard let address = withExtendedLifetime(literal, { SocketAddress(literal: literal.view, port: 80) }),
-        case .socket(let socket, _) = world.connect(to: address),
+        case .socket(let socket, _) = world.connect(to: address, SocketSettings()),
         let simulated = socket as? SimulatedSocket
       else { fatalError("no socket") }
       self.socket = simulated

@@ -191,7 +191,7 @@ import Testing
     #expect(pool.call(client).message == [7])
     let core = client.channel.transport.core
     let subchannel = core.endpoints[0]
-    guard case .socket(let socket, _) = world.connect(to: subchannel.address),
+    guard case .socket(let socket, _) = world.connect(to: subchannel.address, SocketSettings()),
       let other = HTTP1Pool.make(Link(socket, copies: false, core.runtime), bytes("peer"), core, subchannel)
     else { return #expect(Bool(false)) }
     other.begin()

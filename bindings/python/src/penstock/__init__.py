@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ._calls.encoding import Codec, JSONCodec, ProtobufJSONCodec
     from ._calls.side_channel import SideChannel
     from ._channels.channel import Channel
-    from ._channels.picker import Endpoint, Pick
     from ._channels.connector import Connecting, Connector
+    from ._channels.picker import Endpoint, Pick
     from ._channels.resolver import Resolver
     from ._channels.runtime import Runtime, add_interceptor, default_runtime, snapshot
     from ._handles.arguments import Uncompressed
@@ -85,9 +85,9 @@ __all__ = [
     "CompletedCall",
     "Completion",
     "CompletionInterceptor",
+    "Connecting",
     "ConnectionEvent",
     "ConnectionEventKind",
-    "Connecting",
     "Connectivity",
     "Connector",
     "Detail",

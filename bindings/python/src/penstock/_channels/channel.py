@@ -44,7 +44,8 @@ class Channel(BaseChannel, Caller):
     sockets and ``http://``.
     ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
     (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
-    ``authority``, ``proxy``, ``no_proxy``, ``content_subtype``, ``user_agent``, ``default_deadline_ms``,
+    ``authority``, ``proxy``, ``no_proxy``, ``local_address``, ``bind_interface``, ``socket_options``,
+    ``content_subtype``, ``user_agent``, ``default_deadline_ms``,
     ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
     ``wait_for_ready``, ``service_config``, ``retries``, ``replay_bytes``, ``channel_replay_bytes``,
     ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
@@ -55,9 +56,9 @@ class Channel(BaseChannel, Caller):
     ``max_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
-    ``connector``: a `Connector`, or a function that gets a `Connecting` and returns a connected socket, its descriptor,
-    or None, so that the library connects: it opens the sockets of all connections. The function may wait: it runs on a
-    thread of its own for each connection, or, if it is `async def`, as a task of the asyncio channel's loop.
+    ``connector``: opens the sockets of all connections. It is a `Connector`, or a function that gets a `Connecting`
+    and returns a connected socket, its descriptor, or None, so that the library connects. The function may wait: it
+    runs on a thread of its own for each connection, or, if it is `async def`, as a task of the channel's loop.
     ``picker``: a function that chooses the server of each attempt: see `set_picker`. ``codec``: a `Codec` that
     replaces the serializers of all methods, such as ``ProtobufJSONCodec()``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import socket
@@ -57,8 +58,8 @@ class Connecting(Uncopied):
     def done(self, connected: Connected) -> None:
         """Gives the connected socket, which is detached, or its descriptor: the library closes it.
 
-        InvalidArgumentError: it is no connected stream socket; there may be another answer. AlreadyError: there was an
-        answer before. GoneError: nobody waits for the socket any more. After an error it is the program's still."""
+        InvalidArgumentError: it is no connected stream socket; another answer may follow. AlreadyError: there was an
+        answer before. GoneError: nobody waits for the socket any more. After an error it is still the program's."""
         number = connected if isinstance(connected, int) else connected.fileno()
         error = c_void_p()
         check_with(_raw.penstock_connecting_socket(self._handle, number, byref(error)), error)
@@ -100,8 +101,8 @@ class Connector:
     """
 
     def connect(self, connecting: Connecting) -> None:
-        """Called whenever the channel wants a connection. It answers by ``connecting``, now or later. An exception ends
-        the attempt to connect, with its words."""
+        """Called whenever the channel wants a connection. It answers by ``connecting``, now or later. An exception
+        ends the attempt to connect, with its words."""
         connecting.decline()
 
     def cancel(self, connecting: Connecting) -> None:
@@ -111,7 +112,7 @@ class Connector:
 
 # A function that returns a connected socket or its descriptor, or None, so that the library opens the socket. It may
 # wait: it runs on a thread of its own, in a greenlet, or, for `async def`, as a task of the channel's event loop.
-ConnectFunction = Callable[[Connecting], Union[Connected, None, Awaitable[Optional[Connected]]]]
+ConnectFunction = Callable[[Connecting], Union[Connected, Awaitable[Optional[Connected]], None]]
 
 
 def set_connector(
@@ -161,30 +162,30 @@ class _Waiting(Connector):
         try:
             _answer(connecting, self._function(connecting))
         except BaseException as error:
-            _failed(connecting, error)
-            tell(_name(self._function), "connect", error)
+            self._raised(connecting, error)
 
     async def _wait(self, connecting: Connecting) -> None:
         try:
             _answer(connecting, await self._function(connecting))  # type: ignore[misc]
+        except Exception as error:
+            self._raised(connecting, error)
         except BaseException as error:
+            # Mostly the task's cancellation.
             _failed(connecting, error)
-            if not isinstance(error, Exception):
-                raise
-            tell(_name(self._function), "connect", error)
+            raise
 
-
-def _name(function: ConnectFunction) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    def _raised(self, connecting: Connecting, error: BaseException) -> None:
+        _failed(connecting, error)
+        # That there is no connection is what a connector may find: the calls that fail have its words.
+        if not isinstance(error, OSError):
+            tell(getattr(self._function, "__name__", type(self._function).__name__), "connect", error)
 
 
 def _answer(connecting: Connecting, given: Any) -> None:
     if given is None:
-        try:
+        # The function may have answered by itself.
+        with contextlib.suppress(AlreadyError, GoneError):
             connecting.decline()
-        except (AlreadyError, GoneError):
-            # The function has answered by itself, or nobody waits.
-            pass
     elif isinstance(given, (socket.socket, int)) and not isinstance(given, bool):
         try:
             connecting.done(given)
@@ -196,10 +197,9 @@ def _answer(connecting: Connecting, given: Any) -> None:
 
 
 def _failed(connecting: Connecting, error: BaseException) -> None:
-    try:
-        connecting.fail(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-    except (AlreadyError, GoneError):
-        pass
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    with contextlib.suppress(AlreadyError, GoneError):
+        connecting.fail(text.replace("\0", "").encode("utf-8", "replace").decode())
 
 
 # ---- Functions that C calls: none of them lets an exception reach C ----
