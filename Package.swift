@@ -94,21 +94,41 @@ let host: [Target] =
           name: "SwiftProtobuf", package: "swift-protobuf", condition: .when(traits: ["SwiftProtobuf"])),
       ],
       swiftSettings: swift),
+    // The library under grpc-swift 2; empty without its trait.
+    .target(
+      name: "PenstockGRPC",
+      dependencies: [
+        "Penstock",
+        .product(name: "GRPCCore", package: "grpc-swift-2", condition: .when(traits: ["GRPCSwift"])),
+      ],
+      swiftSettings: swift),
     .testTarget(
       name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
   ]
-// Messages of SwiftProtobuf. Without this trait nothing is fetched.
+// Messages of SwiftProtobuf, and the transport for grpc-swift 2. Without these traits nothing is fetched.
 let hostTraits: Set<Trait> =
   embedded
   ? []
   : [
     .trait(
       name: "SwiftProtobuf",
-      description: "calls with messages of SwiftProtobuf, and details of errors as messages")
+      description: "calls with messages of SwiftProtobuf, and details of errors as messages"),
+    .trait(name: "GRPCSwift", description: "the product PenstockGRPC, a transport for grpc-swift 2"),
   ]
 let hostPackages: [Package.Dependency] =
-  embedded ? [] : [.package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: [])]
-let hostProducts: [Product] = embedded ? [] : [.library(name: "Penstock", targets: ["Penstock"])]
+  embedded
+  ? []
+  : [
+    .package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: []),
+    .package(url: "https://github.com/grpc/grpc-swift-2.git", from: "2.4.3"),
+  ]
+let hostProducts: [Product] =
+  embedded
+  ? []
+  : [
+    .library(name: "Penstock", targets: ["Penstock"]),
+    .library(name: "PenstockGRPC", targets: ["PenstockGRPC"]),
+  ]
 
 let fuzzers: [Target] =
   fuzzing

@@ -65,6 +65,12 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
     await line.reply().status
   }
 
+  /// Says that another task sends the requests than the one that reads the responses.
+  package func promiseHalfClose() { penstock_call_promise_half_close(line.handle.pointer) }
+
+  /// Whether the status has come.
+  package var hasEnded: Bool { line.events.ended != nil }
+
   /// Ends the call with CANCELLED. A call that has ended keeps its status.
   public func cancel(_ reason: String = "cancelled by the program") {
     line.cancel(reason)

@@ -19,6 +19,8 @@ public final class Channel: Sendable {
     case shutdown
   }
 
+  /// The target that the channel was made for.
+  public let target: String
   let handle: Handle
   /// The options that the channel was made with.
   let options: ChannelOptions
@@ -35,6 +37,7 @@ public final class Channel: Sendable {
     _ target: String, options: ChannelOptions = ChannelOptions(), on runtime: Runtime? = nil
   ) throws(PenstockError) {
     let text = options.text.finished
+    self.target = target
     self.options = options
     handle = try make("the channel", penstock_channel_release) { channel, error in
       if let runtime {

@@ -4,7 +4,7 @@ import Glibc
 /// program runs.
 ///
 /// It is a POSIX mutex, and not the Mutex of Synchronization, which ThreadSanitizer does not know as a lock.
-struct Locked<Value>: ~Copyable, @unchecked Sendable {
+package struct Locked<Value>: ~Copyable, @unchecked Sendable {
   // Sendable: the value behind the pointer is only reached under the mutex beside it, and Value's own parts are handed
   // from thread to thread whole.
   private struct Storage {
@@ -13,7 +13,7 @@ struct Locked<Value>: ~Copyable, @unchecked Sendable {
   }
   private let storage: UnsafeMutablePointer<Storage>
 
-  init(_ value: sending Value) {
+  package init(_ value: sending Value) {
     storage = .allocate(capacity: 1)
     storage.initialize(to: Storage(value: value))
     pthread_mutex_init(&storage.pointee.mutex, nil)
@@ -25,7 +25,7 @@ struct Locked<Value>: ~Copyable, @unchecked Sendable {
     storage.deallocate()
   }
 
-  borrowing func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
+  package borrowing func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
     pthread_mutex_lock(&storage.pointee.mutex)
     defer { pthread_mutex_unlock(&storage.pointee.mutex) }
     return body(&storage.pointee.value)

@@ -1,19 +1,8 @@
-import Glibc
 import Penstock
 import Testing
 
 /// Neither side runs ahead of the other: what waits between them is bounded.
 @Suite(.serialized, .timeLimit(.minutes(5))) struct PressureTests {
-  /// The memory of this process, in bytes.
-  static var resident: Int {
-    guard let file = fopen("/proc/self/statm", "r") else { return 0 }
-    defer { fclose(file) }
-    var line = [CChar](repeating: 0, count: 200)
-    guard fgets(&line, 200, file) != nil else { return 0 }
-    let words = line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }.split(separator: UInt8(ascii: " "))
-    return (words.count > 1 ? Int(String(decoding: words[1], as: UTF8.self)) ?? 0 : 0) * 4096
-  }
-
   /// Counts what a sequence was asked for.
   struct Endless: AsyncSequence, Sendable {
     let asked: Counted
@@ -69,14 +58,14 @@ import Testing
       let responses = try await channel.serverStream(
         "/penstock.Echo/ServerStream", [UInt8](repeating: 7, count: size),
         options: .asking(["x-count": "300"]))
-      let before = Self.resident
+      let before = residentBytes()
       var most = 0
       var count = 0
       for try await response in responses {
         #expect(response.count == size)
         count += 1
         if count % 100 == 1 { try await Self.others(other) }
-        most = max(most, Self.resident - before)
+        most = max(most, residentBytes() - before)
       }
       #expect(count == 300)
       #expect(most < 100 << 20)

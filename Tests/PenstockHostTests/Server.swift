@@ -1,5 +1,4 @@
 import Glibc
-import Penstock
 import Testing
 
 /// A penstock-peer in a process of its own, which ends with this object.
@@ -35,6 +34,8 @@ final class Server: Sendable {
     self.process = process
     socket = sockets[0]
     target = try Self.address(socket)
+    var limit = timeval(tv_sec: 30, tv_usec: 0)
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
   }
 
   deinit {
@@ -55,31 +56,23 @@ final class Server: Sendable {
 
   /// Reads the line that says where the server listens.
   private static func address(_ descriptor: Int32) throws -> String {
-    var line: [UInt8] = []
-    var byte: UInt8 = 0
-    while read(descriptor, &byte, 1) == 1, byte != UInt8(ascii: "\n") { line.append(byte) }
-    let parts = String(decoding: line, as: UTF8.self).split(separator: "\"", omittingEmptySubsequences: false)
+    let line = line(descriptor)
+    let parts = line.split(separator: "\"", omittingEmptySubsequences: false)
     guard let key = parts.firstIndex(of: "address"), parts.count > key + 2 else {
-      throw Failure(what: "the server says \(String(decoding: line, as: UTF8.self))")
+      throw Failure(what: "the server says \(line)")
     }
     return String(parts[key + 2])
   }
-}
 
-/// Runs `body` with a channel to a server of its own.
-func withChannel(
-  _ options: ChannelOptions = .cleartext, to given: Server? = nil, on runtime: Runtime? = nil,
-  _ body: (Channel) async throws -> Void
-) async throws {
-  let server = try given ?? Server()
-  let channel = try Channel(server.target, options: options, on: runtime)
-  defer { channel.close() }
-  try await body(channel)
-}
+  /// The next lines about calls that have ended, of a server with "--print-requests"; empty ones if none comes for long.
+  func lines(_ count: Int) -> [String] { (0..<count).map { _ in Self.line(socket) } }
 
-extension CallOptions {
-  /// Options whose metadata tells the server what to do.
-  static func asking(_ metadata: Metadata) -> CallOptions { CallOptions(metadata: metadata) }
+  private static func line(_ descriptor: Int32) -> String {
+    var line: [UInt8] = []
+    var byte: UInt8 = 0
+    while read(descriptor, &byte, 1) == 1, byte != UInt8(ascii: "\n") { line.append(byte) }
+    return String(decoding: line, as: UTF8.self)
+  }
 }
 
 /// The requests of a stream.
@@ -115,4 +108,10 @@ func eventually(
     }
     await Task.yield()
   }
+}
+
+/// The memory of this process, in bytes.
+func residentBytes() -> Int {
+  let words = ((try? readFile("/proc/self/statm")) ?? "").split(separator: " ")
+  return (words.count > 1 ? Int(words[1]) ?? 0 : 0) * 4096
 }

@@ -1,0 +1,72 @@
+#if GRPCSwift
+  import GRPCCore
+  import Penstock
+
+  /// The parts of a response as GRPCCore reads them: metadata, messages, and the status last. A response without headers is
+  /// a status alone.
+  struct ResponseParts: AsyncSequence, Sendable {
+    typealias Element = RPCResponsePart<[UInt8]>
+    typealias Failure = any Error
+
+    private let stream: ClientStream
+
+    init(_ stream: ClientStream) { self.stream = stream }
+
+    func makeAsyncIterator() -> Iterator { Iterator(stream) }
+
+    struct Iterator: AsyncIteratorProtocol {
+      private enum Position {
+        case headers
+        case messages(ClientStream.BytesCall, Responses<[UInt8]>.Iterator)
+        case over
+      }
+
+      private let stream: ClientStream
+      private var position = Position.headers
+
+      init(_ stream: ClientStream) { self.stream = stream }
+
+      mutating func next() async throws -> RPCResponsePart<[UInt8]>? {
+        switch position {
+        case .headers: try await headers()
+        case .messages(let call, let messages): try await message(call, messages)
+        case .over: nil
+        }
+      }
+
+      private mutating func headers() async throws -> RPCResponsePart<[UInt8]> {
+        let call = try await stream.call()
+        var headers = try await call.headers()
+        if headers == nil {
+          let status = await call.status()
+          guard status.code == .ok else { return try end(status) }
+          // An answer from an interceptor may have no headers. GRPCCore wants metadata before messages.
+          headers = Penstock.Metadata()
+        }
+        position = .messages(call, call.responses.makeAsyncIterator())
+        return .metadata(GRPCCore.Metadata(headers ?? Penstock.Metadata()))
+      }
+
+      private mutating func message(
+        _ call: ClientStream.BytesCall, _ messages: Responses<[UInt8]>.Iterator
+      ) async throws -> RPCResponsePart<[UInt8]> {
+        var messages = messages
+        do {
+          if let bytes = try await messages.next() {
+            position = .messages(call, messages)
+            return .message(bytes)
+          }
+        } catch let error as Penstock.RPCError {
+          return try end(error.status)
+        }
+        return try end(await call.status())
+      }
+
+      private mutating func end(_ status: Penstock.Status) throws -> RPCResponsePart<[UInt8]> {
+        position = .over
+        if status.code != .ok, let failure = stream.failure { throw failure }
+        return .status(GRPCCore.Status(status), GRPCCore.Metadata(status.trailers))
+      }
+    }
+  }
+#endif
