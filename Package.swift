@@ -6,7 +6,7 @@ import PackageDescription
 let embedded = Context.environment["PENSTOCK_EMBEDDED"] == "1"
 // PENSTOCK_FUZZ=1 adds the fuzzers, which libFuzzer links with a main function of its own: scripts/fuzz.
 let fuzzing = Context.environment["PENSTOCK_FUZZ"] == "1"
-// PENSTOCK_BLOCK_CACHE=0 leaves out the cache of blocks (Sources/CEmbedded/blocks.c).
+// PENSTOCK_BLOCK_CACHE=0 leaves out the cache of blocks (Sources/CPenstockEmbedded/blocks.c).
 let keepsBlocks = Context.environment["PENSTOCK_BLOCK_CACHE"] != "0"
 
 var swift: [SwiftSetting] = [
@@ -38,11 +38,11 @@ let shims: [Target] =
   embedded
   ? [
     .target(
-      name: "CEmbedded",
+      name: "CPenstockEmbedded",
       cSettings: [.unsafeFlags(["-gdwarf-4", "-O3", "-momit-leaf-frame-pointer"])]
         + (keepsBlocks ? [] : [.define("PENSTOCK_NO_BLOCK_CACHE")]))
   ] : []
-let shimmed: [Target.Dependency] = embedded ? ["CEmbedded"] : []
+let shimmed: [Target.Dependency] = embedded ? ["CPenstockEmbedded"] : []
 
 let tests: [Target] =
   embedded
@@ -51,7 +51,7 @@ let tests: [Target] =
     // Threads, waits and a simulated world for the tests of several targets.
     .target(
       name: "PenstockTestSupport",
-      dependencies: ["PenstockLoop", "PenstockNames", "PenstockWire", "CSystem"],
+      dependencies: ["PenstockLoop", "PenstockNames", "PenstockWire", "CPenstockSystem"],
       path: "Tests/PenstockTestSupport", swiftSettings: swift),
     .testTarget(name: "PenstockWireTests", dependencies: ["PenstockWire"], swiftSettings: swift),
     .testTarget(
@@ -139,7 +139,7 @@ let fuzzers: [Target] =
         "PenstockABI", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
         "PenstockChannel", "PenstockCall", "PenstockLoop",
         "PenstockNames",
-        "PenstockWire", "CPenstock", "CSystem", "COpenSSL",
+        "PenstockWire", "CPenstock", "CPenstockSystem", "CPenstockOpenSSL",
       ],
       path: "fuzz", exclude: ["corpus"], swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
       linkerSettings: [.unsafeFlags(["-sanitize=fuzzer,address"])])
@@ -156,21 +156,23 @@ let package = Package(
   dependencies: hostPackages,
   targets: [
     .systemLibrary(name: "CPenstock", path: "include"),
-    .systemLibrary(name: "CMemory"),
-    .systemLibrary(name: "CSystem"),
-    .systemLibrary(name: "CNghttp2"),
-    .systemLibrary(name: "COpenSSL"),
-    .systemLibrary(name: "CJansson"),
-    .systemLibrary(name: "CZlib"),
-    .systemLibrary(name: "CZstd"),
-    .systemLibrary(name: "CVersion"),
-    .systemLibrary(name: "CLibraries"),
-    .target(name: "PenstockWire", dependencies: ["CMemory", "CSystem"], swiftSettings: swift),
-    .target(name: "PenstockNames", dependencies: ["PenstockWire", "CSystem"], swiftSettings: small),
+    .systemLibrary(name: "CPenstockMemory"),
+    .systemLibrary(name: "CPenstockSystem"),
+    .systemLibrary(name: "CPenstockNghttp2"),
+    .systemLibrary(name: "CPenstockOpenSSL"),
+    .systemLibrary(name: "CPenstockJansson"),
+    .systemLibrary(name: "CPenstockZlib"),
+    .systemLibrary(name: "CPenstockZstd"),
+    .systemLibrary(name: "CPenstockVersion"),
+    .systemLibrary(name: "CPenstockLibraries"),
     .target(
-      name: "PenstockLoop", dependencies: ["PenstockNames", "PenstockWire", "CMemory", "CSystem"],
+      name: "PenstockWire", dependencies: ["CPenstockMemory", "CPenstockSystem"], swiftSettings: swift),
+    .target(name: "PenstockNames", dependencies: ["PenstockWire", "CPenstockSystem"], swiftSettings: small),
+    .target(
+      name: "PenstockLoop",
+      dependencies: ["PenstockNames", "PenstockWire", "CPenstockMemory", "CPenstockSystem"],
       swiftSettings: swift),
-    .target(name: "PenstockCall", dependencies: ["PenstockWire", "CMemory"], swiftSettings: swift),
+    .target(name: "PenstockCall", dependencies: ["PenstockWire", "CPenstockMemory"], swiftSettings: swift),
     .target(
       name: "PenstockChannel", dependencies: ["PenstockCall", "PenstockNames", "PenstockWire"],
       swiftSettings: small
@@ -178,37 +180,39 @@ let package = Package(
     .target(
       name: "PenstockLink",
       dependencies: [
-        "PenstockLoop", "PenstockNames", "PenstockCall", "PenstockWire", "CMemory", "CSystem", "COpenSSL",
+        "PenstockLoop", "PenstockNames", "PenstockCall", "PenstockWire", "CPenstockMemory", "CPenstockSystem",
+        "CPenstockOpenSSL",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockHTTP",
       dependencies: [
         "PenstockLink", "PenstockLoop", "PenstockChannel", "PenstockCall", "PenstockNames", "PenstockWire",
-        "CMemory",
-        "CSystem", "CNghttp2",
+        "CPenstockMemory",
+        "CPenstockSystem", "CPenstockNghttp2",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockTransport",
       dependencies: [
         "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
-        "PenstockWire", "CMemory", "CSystem", "CNghttp2", "COpenSSL", "CZlib", "CZstd",
+        "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockNghttp2", "CPenstockOpenSSL",
+        "CPenstockZlib", "CPenstockZstd",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockClient",
       dependencies: [
         "PenstockTransport", "PenstockLoop", "PenstockChannel", "PenstockCall", "PenstockNames",
-        "PenstockWire", "CMemory",
-        "CSystem",
+        "PenstockWire", "CPenstockMemory",
+        "CPenstockSystem",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockReady",
       dependencies: [
         "PenstockClient", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
-        "PenstockWire", "CMemory",
+        "PenstockWire", "CPenstockMemory",
       ],
       swiftSettings: small),
     .target(
@@ -217,7 +221,8 @@ let package = Package(
         "PenstockReady", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
         "PenstockChannel", "PenstockCall", "PenstockLoop",
         "PenstockNames",
-        "PenstockWire", "CMemory", "CSystem", "CJansson", "CVersion", "CLibraries",
+        "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockJansson", "CPenstockVersion",
+        "CPenstockLibraries",
         "CPenstock",
       ]
         + shimmed,
@@ -225,9 +230,10 @@ let package = Package(
     .executableTarget(
       name: "penstock-peer",
       dependencies: [
-        "PenstockTransport", "PenstockChannel", "PenstockLoop", "PenstockNames", "PenstockWire", "CMemory",
-        "CSystem",
-        "CNghttp2", "COpenSSL", "CZlib", "CZstd", "CJansson",
+        "PenstockTransport", "PenstockChannel", "PenstockLoop", "PenstockNames", "PenstockWire",
+        "CPenstockMemory",
+        "CPenstockSystem",
+        "CPenstockNghttp2", "CPenstockOpenSSL", "CPenstockZlib", "CPenstockZstd", "CPenstockJansson",
       ]
         + shimmed,
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
@@ -238,7 +244,8 @@ let package = Package(
       name: "PenstockLaws", dependencies: ["PenstockCall", "PenstockWire"], path: "Tests/PenstockLaws",
       swiftSettings: swift),
     .executableTarget(
-      name: "penstock-laws", dependencies: ["PenstockLaws", "CSystem"] + shimmed, path: "Tests/penstock-laws",
+      name: "penstock-laws", dependencies: ["PenstockLaws", "CPenstockSystem"] + shimmed,
+      path: "Tests/penstock-laws",
       swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])]),
   ] + shims + host + tests + fuzzers
 )

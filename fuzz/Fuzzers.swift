@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// All fuzzers are in one program, so that one build is enough. The name under which the program is started picks the

@@ -1,4 +1,4 @@
-import COpenSSL
+import CPenstockOpenSSL
 import CPenstock
 import PenstockChannel
 import PenstockWire

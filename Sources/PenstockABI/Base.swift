@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 public import CPenstock
 import PenstockCall
 import PenstockTransport
@@ -48,7 +48,7 @@ func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
   return ByteView(start: data, count: length)
 }
 
-/// Whether memory is so low that nothing new is made (Sources/CEmbedded/reserve.c).
+/// Whether memory is so low that nothing new is made (Sources/CPenstockEmbedded/reserve.c).
 var memoryIsLow: Bool { cm_is_low() != 0 }
 
 /// A static string as a C string. The storage of a static string ends with a NUL.

@@ -1,5 +1,5 @@
-import CJansson
-import CMemory
+import CPenstockJansson
+import CPenstockMemory
 import PenstockWire
 
 /// Writes JSON with jansson. Each value has one reference. An object or array takes over the reference of

@@ -1,5 +1,5 @@
-import CJansson
-import CMemory
+import CPenstockJansson
+import CPenstockMemory
 import PenstockWire
 
 /// A part of a JSON text, parsed. It is freed with the last reader of one of its values.

@@ -1,5 +1,5 @@
-import CJansson
-import CMemory
+import CPenstockJansson
+import CPenstockMemory
 import PenstockCall
 import PenstockWire
 

@@ -1,5 +1,5 @@
-import CJansson
-import CMemory
+import CPenstockJansson
+import CPenstockMemory
 public import CPenstock
 import PenstockCall
 import PenstockWire

@@ -1,6 +1,6 @@
-import CMemory
+import CPenstockMemory
 public import CPenstock
-import CSystem
+import CPenstockSystem
 import PenstockCall
 import PenstockTransport
 import PenstockWire

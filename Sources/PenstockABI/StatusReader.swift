@@ -1,4 +1,4 @@
-import CJansson
+import CPenstockJansson
 import PenstockCall
 import PenstockWire
 import PenstockHTTP

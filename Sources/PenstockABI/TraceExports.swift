@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 public import CPenstock
 import PenstockCall
 import PenstockTransport

@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import CPenstock
 import PenstockCall
 import PenstockTransport

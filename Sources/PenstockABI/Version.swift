@@ -1,6 +1,6 @@
-import CLibraries
-import CMemory
-import CVersion
+import CPenstockLibraries
+import CPenstockMemory
+import CPenstockVersion
 import PenstockWire
 
 /// The library's version, as version.h has it, and those of the libraries below it.

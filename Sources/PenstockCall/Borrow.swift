@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 
 /// Runs `body` with an object without counting a reference to it. The caller makes sure that something else keeps the
 /// object until `body` returns. An atomic retain and release take as long as 40 instructions, and without `borrow` a
@@ -19,7 +19,7 @@ public func borrow<T: AnyObject, R>(_ object: @autoclosure () -> T?, _ body: (T)
 }
 
 /// Retains an object that no other thread refers to yet. In Embedded mode this takes no atomic operation. Not for
-/// confined objects (CEmbedded/references.c).
+/// confined objects (CPenstockEmbedded/references.c).
 @inline(__always)
 public func retainNew<T: AnyObject>(_ object: T) -> Unmanaged<T> {
   let reference = Unmanaged.passUnretained(object)

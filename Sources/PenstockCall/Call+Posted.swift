@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import PenstockWire
 import Synchronization
 

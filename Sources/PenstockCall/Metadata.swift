@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import PenstockWire
 
 /// An ordered multimap of header names to values; both are bytes ("Custom-Metadata", gRPC over HTTP/2).

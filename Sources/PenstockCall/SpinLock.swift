@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import Synchronization
 
 /// A spin lock. It may be held only for a few instructions, which neither call user code nor wait.

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockLoop
 
 /// The change of a call that a thread waits for in a blocking function. Every waiter waits for the end of the

@@ -1,5 +1,5 @@
-import CMemory
-import CSystem
+import CPenstockMemory
+import CPenstockSystem
 import PenstockCall
 import PenstockWire
 import Synchronization

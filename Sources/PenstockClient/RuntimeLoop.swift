@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 public import PenstockCall
 import PenstockWire
 import Synchronization

@@ -1,9 +1,9 @@
-import CMemory
+import CPenstockMemory
 
 /// Counts the runtimes that each thread drives now, that is, whose event loops it runs. A blocking function
 /// that belongs to no runtime asks here whether the calling thread drives any runtime. In the checked build
 /// the count also serves the check of references that only the driving thread may count
-/// (Sources/CEmbedded/checks.c). The count may be above 1, because a callback of one runtime may drive
+/// (Sources/CPenstockEmbedded/checks.c). The count may be above 1, because a callback of one runtime may drive
 /// another runtime. In full mode (not Embedded Swift) the functions are never inlined: each object file that
 /// inlines `cm_driven` has a separate count.
 public enum DrivingThread {

@@ -1,5 +1,5 @@
 import PenstockWire
-import CSystem
+import CPenstockSystem
 import Synchronization
 
 /// Lets a forked child take over its parent's runtimes, if the host program asks for it. The thread that
@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// `prepare` stops the process at a point where every object is in a consistent state. First it waits until
 /// no other thread has prepared a fork. Then it stops the driving thread of each runtime between two turns of
-/// the event loop. Then it blocks all locks of the library (Sources/CEmbedded/gate.c). The child then has the
+/// the event loop. Then it blocks all locks of the library (Sources/CPenstockEmbedded/gate.c). The child then has the
 /// parent's objects, and none of the parent's threads. The child takes the parent's generation
 /// (`Process.generation`), so that the parent's handles are valid in it. It opens descriptors and starts
 /// threads of its own, and ends the calls that were under way.

@@ -1,5 +1,5 @@
-import CMemory
-import CSystem
+import CPenstockMemory
+import CPenstockSystem
 import Synchronization
 
 /// A mutual exclusion lock of one word. 0: free; 1: held; 2: held, and a thread may sleep until it is free.
@@ -24,7 +24,7 @@ public struct Lock: ~Copyable, @unchecked Sendable {
     lockSlow(isCounted)
   }
 
-  /// Waits while the process forks (Sources/CEmbedded/gate.c), and then waits for the lock. `isCounted`: not
+  /// Waits while the process forks (Sources/CPenstockEmbedded/gate.c), and then waits for the lock. `isCounted`: not
   /// 0 if this lock is already in the calling thread's count of the locks that it holds (`cm_count`).
   borrowing func lockSlow(_ isCounted: Int32) {
     if isCounted != 0 { cm_pass() } else { cm_enter() }

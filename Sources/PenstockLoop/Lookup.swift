@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockNames
 public import PenstockWire
 import Synchronization

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 
 /// Starts threads that belong to the library. Signals that are meant for the program are blocked on these
 /// threads.

@@ -1,5 +1,5 @@
-import CMemory
-import CSystem
+import CPenstockMemory
+import CPenstockSystem
 import Synchronization
 
 /// The state of this process as a whole, in one memory page that the kernel wipes in a forked child. The

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import Synchronization
 
 /// The end of a runtime. A runtime ends by itself when the last user handle was released and the last call

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import Synchronization
 
 /// The functions of a runtime that `Fork` uses when the process forks.

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// The bytes to be sent on a connection, in order. Some are copies that the queue owns (its own bytes). The

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import Synchronization
 
 /// A flag that a blocking function waits for. A thread, usually the driver, sets it when the awaited event

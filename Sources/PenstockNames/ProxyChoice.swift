@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// The proxy that a channel's options name.

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// The hosts that are reached without a proxy, as the environment variable "no_proxy" lists them.

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// The SRV records of a DNS answer (RFC 1035 section 4.1, RFC 2782), in the order in which a client tries the

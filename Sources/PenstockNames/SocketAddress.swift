@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 public import PenstockWire
 
 /// An address to connect to: an IP address with a port, a unix socket, or a vsock (a socket between a virtual

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 import Synchronization
 
 /// A growable buffer of bytes, in storage from `malloc`. Consumed bytes at the front stay until their room is

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 
 public func bytesEqual(_ a: ByteView, _ b: ByteView) -> Bool {
   guard a.count == b.count else { return false }

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 
 /// Counts the callbacks that run on each thread without driving a runtime: jobs of executors, and functions of
 /// synchronous interceptors. It is here because the loop asks, too, and knows no calls. In full mode (not Embedded

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 
 /// The five bytes before each message (gRPC over HTTP2, "Length-Prefixed-Message"): the Compressed-Flag in
 /// one byte, then the Message-Length as a big-endian number of 32 bits.

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 
 /// A set of names, each with a value. It takes little more memory than the bytes of the names; none is in a Swift array,
 /// because a program chooses their number, and the memory for them may be lacking.

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 
 /// Composes texts for people. If memory runs out, the text is cut short without an error.
 extension ByteBuffer {

@@ -1,4 +1,4 @@
-internal import CMemory
+internal import CPenstockMemory
 
 /// A `google.rpc.Status`: the content of `grpc-status-details-bin` (google/rpc/status.proto: code = 1,
 /// message = 2, repeated google.protobuf.Any details = 3; google/protobuf/any.proto: type_url = 1, value =

@@ -1,5 +1,5 @@
-import CNghttp2
-import CSystem
+import CPenstockNghttp2
+import CPenstockSystem
 import PenstockWire
 import PenstockHTTP
 

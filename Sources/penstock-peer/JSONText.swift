@@ -1,4 +1,4 @@
-import CJansson
+import CPenstockJansson
 import PenstockWire
 import PenstockLink
 

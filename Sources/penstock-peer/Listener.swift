@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockChannel
 import PenstockTransport
 import PenstockWire

@@ -10,7 +10,7 @@
 // yet, and 64 KiB that wait for the client's window. Because the program is a tool for tests, it has no
 // authentication, logging or configuration files.
 
-import CSystem
+import CPenstockSystem
 import PenstockWire
 
 /// The entry of the program. When an executable target is built, its function `main` is renamed to this

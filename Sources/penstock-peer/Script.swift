@@ -1,4 +1,4 @@
-import CZlib
+import CPenstockZlib
 import PenstockWire
 import PenstockHTTP
 

@@ -1,4 +1,4 @@
-import COpenSSL
+import CPenstockOpenSSL
 import PenstockWire
 import PenstockTestSupport
 import PenstockTestCertificates

@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import Glibc
 import PenstockWire
 

@@ -23,7 +23,7 @@ static unsigned char *volatile block;
 static int is(const char *word, const char *mistake) { return strcmp(word, mistake) == 0; }
 
 #ifdef PENSTOCK_CHECKED
-/* The functions that the compiler calls; Sources/CEmbedded/references.c. */
+/* The functions that the compiler calls; Sources/CPenstockEmbedded/references.c. */
 void *swift_allocObject(const void *metadata, size_t size, size_t align_mask);
 void *swift_retain(void *object);
 void swift_release(void *object);

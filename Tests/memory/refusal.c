@@ -7,7 +7,7 @@
  * refused: Swift ends the process then (docs/architecture.md). cm_alloc ends with a jump to malloc, so the return
  * address is that of its caller.
  *
- * With CANARY_SWIFT the library keeps no blocks for later (Sources/CEmbedded/blocks.c): each allocation comes to malloc.
+ * With CANARY_SWIFT the library keeps no blocks for later (Sources/CPenstockEmbedded/blocks.c): each allocation comes to malloc.
  */
 #define _GNU_SOURCE 1
 #include "refusal.h"

@@ -185,7 +185,7 @@ static inline int is_mutant(int mutant) {
 
 def swift_support(module, mutants):
     """The support file of a module for its mutants."""
-    text = ["internal " * (module == "PenstockWire") + "import CMemory\n",
+    text = ["internal " * (module == "PenstockWire") + "import CPenstockMemory\n",
             "@inline(__always) func isMutant(_ number: Int32) -> Bool { is_mutant(number) != 0 }\n",
             "@inline(__always) func mutated(_ number: Int32, _ value: Bool) -> Bool { isMutant(number) ? !value : value }\n"]
     return "".join(text + [operator_of(mutant) for mutant in mutants if mutant.kind in ("binary", "not")])

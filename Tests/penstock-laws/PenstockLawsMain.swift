@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockLaws
 
 // The law tests without a test framework, so that they run in Embedded Swift too:

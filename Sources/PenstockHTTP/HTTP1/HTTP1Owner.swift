@@ -1,4 +1,4 @@
-import CSystem
+import CPenstockSystem
 import PenstockCall
 import PenstockLoop
 import PenstockWire

@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import PenstockChannel
 import PenstockWire
 

@@ -1,4 +1,4 @@
-import CNghttp2
+import CPenstockNghttp2
 
 /// The receive window of a connection. It is wide (the option `initial_connection_window_bytes`), or narrow
 /// while only bidi streams with small messages are open.

@@ -1,5 +1,5 @@
-import CMemory
-import CNghttp2
+import CPenstockMemory
+import CPenstockNghttp2
 import PenstockCall
 import PenstockChannel
 import PenstockWire

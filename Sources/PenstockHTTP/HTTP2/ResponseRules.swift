@@ -1,4 +1,4 @@
-import CNghttp2
+import CPenstockNghttp2
 import PenstockWire
 
 /// The rules of RFC 9113 section 8 for a response. nghttp2's own checks are switched off, because they read

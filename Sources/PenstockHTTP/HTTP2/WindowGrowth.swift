@@ -1,4 +1,4 @@
-import CNghttp2
+import CPenstockNghttp2
 
 /// Makes windows grow with the product of bandwidth and delay: they grow if the peer could send more in a
 /// round trip than the windows allow.

@@ -1,4 +1,4 @@
-import CMemory
+import CPenstockMemory
 import PenstockWire
 
 /// A header field, with pointers to its name and its value. It has the memory layout of nghttp2's

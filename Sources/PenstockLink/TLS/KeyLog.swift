@@ -1,5 +1,5 @@
-import COpenSSL
-import CSystem
+import CPenstockOpenSSL
+import CPenstockSystem
 import PenstockWire
 
 /// A file to which the keys of connections are appended, in the form that Wireshark reads

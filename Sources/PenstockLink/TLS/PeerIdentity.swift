@@ -1,4 +1,4 @@
-import COpenSSL
+import CPenstockOpenSSL
 import PenstockWire
 
 /// The demands on a server's certificate beside its chain and name: the keys of which its chain has to have one,

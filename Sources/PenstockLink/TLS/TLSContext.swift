@@ -1,6 +1,6 @@
-import CMemory
-import COpenSSL
-import CSystem
+import CPenstockMemory
+import CPenstockOpenSSL
+import CPenstockSystem
 import PenstockWire
 import PenstockLoop
 import PenstockNames

@@ -1,5 +1,5 @@
-import COpenSSL
-import CSystem
+import CPenstockOpenSSL
+import CPenstockSystem
 import PenstockCall
 import PenstockWire
 import PenstockLoop

@@ -1,5 +1,5 @@
-import COpenSSL
-import CSystem
+import CPenstockOpenSSL
+import CPenstockSystem
 import PenstockWire
 
 /// The TLS settings of a client or of a server.

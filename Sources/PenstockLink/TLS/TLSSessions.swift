@@ -1,4 +1,4 @@
-import COpenSSL
+import CPenstockOpenSSL
 import PenstockWire
 
 /// The TLS 1.3 sessions that later connections may resume. They belong to one `TLSContext`, so a change of

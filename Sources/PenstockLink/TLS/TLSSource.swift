@@ -1,5 +1,5 @@
-import COpenSSL
-import CSystem
+import CPenstockOpenSSL
+import CPenstockSystem
 import PenstockWire
 
 /// The TLS configuration of a channel's later connections. It is made anew when one of its files has changed:

@@ -1,5 +1,5 @@
-import CMemory
-import CZlib
+import CPenstockMemory
+import CPenstockZlib
 import PenstockLoop
 import PenstockWire
 

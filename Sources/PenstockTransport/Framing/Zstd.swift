@@ -1,4 +1,4 @@
-import CZstd
+import CPenstockZstd
 import Synchronization
 import PenstockWire
 

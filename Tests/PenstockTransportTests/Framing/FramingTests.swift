@@ -1,4 +1,4 @@
-import CNghttp2
+import CPenstockNghttp2
 import PenstockCall
 import PenstockWire
 import PenstockTestSupport

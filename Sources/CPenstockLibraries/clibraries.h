@@ -27,7 +27,7 @@ static inline struct penstock_library penstock_library_at(int index) {
   }
 }
 
-/* dladdr(3) under a name of our own, because dlfcn.h declares it only with _GNU_SOURCE, which CSystem can't have. */
+/* dladdr(3) under a name of our own, because dlfcn.h declares it only with _GNU_SOURCE, which CPenstockSystem can't have. */
 struct penstock_place {
   const char *file;
   void *base;

@@ -15,14 +15,14 @@
 #endif
 
 /* cm_alloc, cm_realloc and cm_free are used like malloc, realloc and free. They keep freed blocks, to give them out
- * again (Sources/CEmbedded/blocks.c); free() takes their blocks too. In full Swift, where the sanitizers run, they
+ * again (Sources/CPenstockEmbedded/blocks.c); free() takes their blocks too. In full Swift, where the sanitizers run, they
  * are malloc, realloc and free themselves. */
 #ifdef PENSTOCK_EMBEDDED
 void *cm_alloc(size_t size);
 void *cm_realloc(void *block, size_t size);
 void cm_free(void *block);
 /* Like cm_alloc, for memory that Swift code needs for a small object of its own: never gives NULL. Where there is no
- * memory it takes a block of the reserve (Sources/CEmbedded/reserve.c); without one the process ends. */
+ * memory it takes a block of the reserve (Sources/CPenstockEmbedded/reserve.c); without one the process ends. */
 void *cm_insist(size_t size);
 /* Whether memory is so low that objects come from the reserve. Then nothing new is begun: a function that would make a
  * call, a channel or a message gives "no memory" instead. */
@@ -52,7 +52,7 @@ static inline void cm_call_ends(void) {
 typedef void (*cm_hook)(size_t size, void *user_data);
 void cm_set_hook(cm_hook hook, void *user_data);
 /* Confines a Swift object: from now on only one thread at a time makes and drops references to it, so they are counted
- * without atomic operations (Sources/CEmbedded/references.c). */
+ * without atomic operations (Sources/CPenstockEmbedded/references.c). */
 void cm_confine(void *object);
 /* Adds a reference to a Swift object to which no other thread has a reference yet. */
 static inline void cm_retain_new(void *object) { ((intptr_t *)object)[1]++; }
@@ -63,7 +63,7 @@ int32_t cm_driven(const void *runtime, int32_t change);
 extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"))) CM_AT_HAND;
 static inline int32_t cm_drives(void) { return cm_driven_now; }
 /* A thread calls cm_enter before it takes a lock, and cm_left when it has released the lock. While the process forks,
- * cm_enter waits until the fork is over (Sources/CEmbedded/gate.c). */
+ * cm_enter waits until the fork is over (Sources/CPenstockEmbedded/gate.c). */
 typedef struct cm_holder {
   int32_t held;
   int32_t callbacks;
