@@ -20,7 +20,8 @@ PEER := build/bin/penstock-peer
 
 HEADERS := $(wildcard include/penstock/*.h)
 BUILD_FILES := Package.swift scripts/build scripts/common.sh scripts/penstock.map include/module.modulemap $(HEADERS)
-SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' ! -path 'Sources/Penstock/*' 2>/dev/null)
+SOURCES := $(shell find Sources -type f ! -path 'Sources/penstock-peer/*' ! -path 'Sources/Penstock/*' \
+  ! -path 'Sources/PenstockGRPC/*' 2>/dev/null)
 PEER_SOURCES := $(shell find Sources/penstock-peer -type f 2>/dev/null)
 
 .DEFAULT_GOAL := all

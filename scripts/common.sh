@@ -29,11 +29,11 @@ swiftpm() {
     --security-path "$ROOT/.build/security" "$@"
 }
 
-# Removes what an earlier build has made in the scratch folder $1 for the triple $2, if a header of the C modules has changed:
-# the compiler takes these modules for the system's own, and does not see that.
+# Removes what an earlier build has made in the scratch folder $1 for the triple $2, if a header of the C modules or of the API
+# has changed: the compiler takes these modules for the system's own, and does not see that.
 forget_old_headers() {
   local headers
-  headers=$(cat Sources/C*/*.h | cksum)
+  headers=$(cat Sources/C*/*.h include/penstock/*.h | cksum)
   if [ "$(cat "$1/headers" 2>/dev/null)" != "$headers" ]; then rm -rf "${1:?}/$2/release"; fi
   mkdir -p "$1"
   echo "$headers" >"$1/headers"

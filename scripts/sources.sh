@@ -1,5 +1,5 @@
 # Debian's sources, for the scripts that compile them: source it behind common.sh. SOURCES is the folder into which they go, and
-# where apt has lists and a cache of its own: the system is not changed.
+# where apt has lists and a cache of its own. The system's lists are fetched if it has none; nothing else of it is changed.
 
 own_apt() {
   apt-get -q -o "Dir::Etc::sourcelist=$SOURCES/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \

@@ -68,6 +68,23 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   /// Says that another task sends the requests than the one that reads the responses.
   package func promiseHalfClose() { penstock_call_promise_half_close(line.handle.pointer) }
 
+  /// The first part of an answer.
+  package enum Beginning: Sendable {
+    case headers(Metadata)
+    /// An interceptor has answered, without headers.
+    case message
+    case end(Status)
+  }
+
+  /// The first part of the answer, as soon as it has come. The first message may be asked for.
+  package func beginning() async -> Beginning {
+    switch await line.beginning(of: kind) {
+    case .headers(let headers): .headers(headers)
+    case .message: .message
+    case .end(let reply): .end(reply.status)
+    }
+  }
+
   /// Whether the status has come.
   package var hasEnded: Bool { line.events.ended != nil }
 

@@ -46,8 +46,12 @@ final class CallEvents: Sendable {
     mutating func changed(_ change: Change) -> [Waiter] {
       version += 1
       guard !waiters.isEmpty else { return [] }
-      let woken = change == .end ? waiters : waiters.filter { $0.change == change }
-      waiters.removeAll { change == .end || $0.change == change }
+      // An answer may begin with a message in place of headers.
+      let isWoken = { (waiter: Waiter) in
+        change == .end || waiter.change == change || (change == .message && waiter.change == .headers)
+      }
+      let woken = waiters.filter(isWoken)
+      waiters.removeAll(where: isWoken)
       return woken
     }
   }
@@ -99,6 +103,31 @@ final class CallEvents: Sendable {
     }
     if case .came(let metadata) = headers { return metadata }
     return nil
+  }
+
+  /// The first part of an answer. That of a server begins with headers, or is only an end; that of an interceptor may
+  /// begin with a message.
+  enum Beginning {
+    case headers(Metadata)
+    case message
+    case end(Reply)
+  }
+
+  /// Waits for the first part of the answer. A message is asked for with `ask` meanwhile, if the kind has many.
+  func beginning(_ ask: (() -> Void)?) async -> Beginning {
+    if let ask {
+      let mustAsk = state.withLock { state in
+        guard state.messages.isEmpty, state.reply == nil, !state.isAsking else { return false }
+        state.isAsking = true
+        return true
+      }
+      if mustAsk { ask() }
+    }
+    return await wait(for: .headers) { state in
+      if case .came(let headers) = state.headers { return .headers(headers) }
+      if !state.messages.isEmpty { return .message }
+      return state.reply.map { .end($0) }
+    }
   }
 
   enum Next {

@@ -36,6 +36,11 @@ struct CallLine: Sendable {
 
   func reply() async -> Reply { await waiting { await events.reply() } }
   func headers() async -> Metadata? { await waiting { await events.headers() } }
+  func beginning(of kind: CallKind) async -> CallEvents.Beginning {
+    await waiting {
+      await events.beginning(kind.hasOneResponse ? nil : { penstock_call_demand(handle.pointer, 1) })
+    }
+  }
 
   /// Runs a function of a codec; its error ends the call.
   func encoding<Value>(_ body: () throws -> Value) throws -> Value {

@@ -53,7 +53,7 @@ public struct CallOptions: Sendable, Hashable {
   /// The options as JSON, without the metadata, which has bytes of its own.
   func text(subtype: String?) -> OptionText {
     var text = OptionText()
-    text.set("deadline_ms", timeout.map { Swift.max(.zero, $0) })
+    text.set("deadline_ms", timeout.map { Swift.min(Swift.max(.zero, $0), Self.longest) })
     if !credentials.isEmpty {
       var fields = OptionText()
       for (name, value) in credentials { fields.set(name, value) }
@@ -72,7 +72,7 @@ public struct CallOptions: Sendable, Hashable {
     return text
   }
 
-  /// About 31 years: the library refuses much longer ones, and a context may have any.
+  /// About 31 years, which is as good as no limit: the library refuses much longer times.
   private static let longest = Duration.seconds(1_000_000_000)
 
   /// Makes the options of the C API; nil: the channel decides everything.
@@ -81,7 +81,7 @@ public struct CallOptions: Sendable, Hashable {
     var scope: Handle?
     if !inherited.isEmpty, let context = CallContext.current {
       if inherited.contains(.deadline), let left = context.timeout {
-        options.timeout = min(left, timeout ?? channel.defaultTimeout ?? left, Self.longest)
+        options.timeout = min(left, timeout ?? channel.defaultTimeout ?? left)
       }
       if inherited.contains(.cancellation) { scope = try context.scope() }
     }

@@ -207,12 +207,13 @@ extension ParsedChannelOptions {
       /// channel with keepalive "keepalive_timeout_ms" holds instead. Default: the system's.
       case "tcp_user_timeout_ms": option.milliseconds(1...86_400_000) { sockets.setUserTimeout($0) }
       /// How long a connection is silent before the kernel probes whether the peer is there (SO_KEEPALIVE,
-      /// TCP_KEEPIDLE), in whole seconds. Default: it is not probed.
+      /// TCP_KEEPIDLE), in whole seconds. In a channel of HTTP/1.1 with keepalive its times hold instead. Default: it
+      /// is not probed.
       case "tcp_keepalive_ms": option.milliseconds(1000...32_767_000) { sockets.setKeepalive($0) }
       /// The traffic class of the packets (IP_TOS, IPV6_TCLASS): a DSCP times 4. Default: the system's.
       case "traffic_class": option.count(0...255) { sockets.setTrafficClass($0) }
       /// All other options of sockets of IP that have a number as their value: arrays of level, option and value, as
-      /// setsockopt takes them. Default: [].
+      /// setsockopt takes them. Those of IPv6 are for its sockets only. Default: [].
       case "others": option.triples { sockets.setOther($0, $1, $2) }
       default: option.unknown
       }

@@ -479,7 +479,6 @@ public func penstock_request_prefer(
     handle,
     {
       $0.setWish(wish)
-      hop(handle)?.standApart()
       return .ok
     }, options: { _ in .state })
 }

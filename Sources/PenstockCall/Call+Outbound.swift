@@ -71,10 +71,10 @@ extension Call {
 
   /// Whether start, the one message and the half-close may leave in one step, which takes 350 instructions
   /// fewer than three steps. That is so if all hops are in the run (the hops that count together), and none
-  /// of them looks at the message or the half-close.
+  /// of them looks at the message or the half-close, and the request has no `wish`.
   func leavesWhole(_ message: Message) -> Bool {
     guard run.length == hops.count, outboundEnd > run.length, pending.isEmpty,
-      message.count <= request.settings.maxSendBytes
+      message.count <= request.settings.maxSendBytes, request.wish == nil
     else { return false }
     takeRoute()
     guard below != nil else { return false }
@@ -118,13 +118,8 @@ extension Call {
       measures.attempts.add(1)
       request.metadata.seal()
       takeRoute()
-      if hasOnlyHops && run.length == hops.count {
-        door = .direct
-        tellBelow { $0.start(self) }
-      } else {
-        door = .queued
-        startBelow()
-      }
+      door = hasOnlyHops && run.length == hops.count ? .direct : .queued
+      startBelow()
       let demand = frontierDemand
       frontierDemand = 0
       addDemandBelow(demand)

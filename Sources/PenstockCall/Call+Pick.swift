@@ -33,11 +33,6 @@ extension Request {
 }
 
 extension Hop {
-  /// Takes the hop out of the run (the hops that count together). It has to leave, because a call whose hops
-  /// are all in the run starts without looking at the request's `wish`. Any thread; does nothing outside the
-  /// driving thread.
-  public func standApart() { if call.isDriving { call.splitRun(at: index) } }
-
   /// In on_pick: the address of the picked endpoint if `name` is nil, otherwise the value of the endpoint's
   /// attribute of this name. The bytes end with a NUL.
   public func picked(_ name: ByteView? = nil) -> ByteBuffer? {
@@ -49,9 +44,7 @@ extension Call {
   /// Whether any hop has on_pick, so that `accepts` has to show it each picked endpoint.
   private var hasPickHops: Bool { table?.pointee.hasPick ?? false }
 
-  /// Starts the attempt of a call with a codec, a trace, or hops outside the `Run` (the hops that count
-  /// together). A call with on_pick or a `wish` always starts here, because its hops are never all in the
-  /// `Run`.
+  /// Starts the attempt. With on_pick or a `wish` its endpoint is chosen for this call.
   func startBelow() {
     let isChoosy = hasPickHops || request.wish != nil
     tellBelow { if isChoosy { $0.startChoosing(self) } else { $0.start(self) } }

@@ -21,7 +21,8 @@
   /// - Retry and hedging policies of the `ServiceConfig` and of the call's options are GRPCCore's work. The channel's own
   ///   policies are off if the transport has made the channel. Requests that a server has certainly not processed are sent
   ///   again by the channel in any case.
-  /// - The shortest of the deadlines that GRPCCore, the call's options and the channel know ends the call.
+  /// - The shorter of the deadlines that GRPCCore and the options of the transport's calls have ends the call; the
+  ///   channel's default holds for a call without any.
   public final class PenstockClientTransport: ClientTransport {
     /// The form of messages between GRPCCore and this transport.
     public typealias Bytes = [UInt8]
@@ -106,7 +107,8 @@
       }
     }
 
-    /// Refuses new streams. Running ones go on; after the last of them ``connect()`` returns.
+    /// Refuses new streams. Running ones go on; after the last of them ``connect()`` returns. A further attempt that
+    /// GRPCCore makes for a running call is a new stream: the call ends with `failedPrecondition` in its place.
     public func beginGracefulShutdown() {
       finish(state.withLock { $0.shutDown() })
     }

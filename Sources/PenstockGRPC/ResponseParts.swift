@@ -36,15 +36,15 @@
 
       private mutating func headers() async throws -> RPCResponsePart<[UInt8]> {
         let call = try await stream.call()
-        var headers = try await call.headers()
-        if headers == nil {
-          let status = await call.status()
-          guard status.code == .ok else { return try end(status) }
-          // An answer from an interceptor may have no headers. GRPCCore wants metadata before messages.
-          headers = Penstock.Metadata()
+        // An answer from an interceptor may have no headers. GRPCCore wants metadata before messages.
+        var headers = Penstock.Metadata()
+        switch await call.beginning() {
+        case .headers(let received): headers = received
+        case .message: break
+        case .end(let status): if status.code != .ok { return try end(status) }
         }
         position = .messages(call, call.responses.makeAsyncIterator())
-        return .metadata(GRPCCore.Metadata(headers ?? Penstock.Metadata()))
+        return .metadata(GRPCCore.Metadata(headers))
       }
 
       private mutating func message(

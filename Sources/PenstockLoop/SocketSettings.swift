@@ -59,9 +59,11 @@ public struct SocketSettings {
     add(.ipv6, CS_LEVEL_IPV6, IPV6_TCLASS, value, "traffic_class")
   }
 
-  /// Adds any other option, for sockets of IP.
+  /// Adds any other option, for sockets of IP; one of IPv6 is for sockets of IPv6 only, as others refuse it.
   public mutating func setOther(_ level: Int, _ name: Int, _ value: Int) {
-    add(.network, Int32(clamping: level), Int32(clamping: name), value, "others")
+    add(
+      level == Int(CS_LEVEL_IPV6) ? .ipv6 : .network, Int32(clamping: level), Int32(clamping: name), value,
+      "others")
   }
 
   private mutating func add(_ kind: Kind, _ level: Int32, _ name: Int32, _ value: Int, _ key: StaticString) {

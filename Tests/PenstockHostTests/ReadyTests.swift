@@ -168,7 +168,7 @@ import Testing
   }
 
   @Test func aHedgedCallTakesTheFirstAnswer() async throws {
-    let hedging = try Hedging(.init(maxAttempts: 3, delay: .milliseconds(1)))
+    let hedging = try Hedging(.init(maxAttempts: 2, delay: .milliseconds(200)))
     try await withChannel { channel in
       try channel.addInterceptor("hedging", hedging.interception, priority: 500)
       try channel.addInterceptor("slow", Self.slowFirst())

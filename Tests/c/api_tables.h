@@ -4,6 +4,9 @@
 
 #include "api_picks.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 /* Sometimes sets a struct_size that is too small: then the table is not read, and the caller still owns what the table
  * points to.
  */

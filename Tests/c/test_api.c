@@ -7,9 +7,6 @@
  * seed. */
 #include "api_tables.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 typedef struct function {
   const char *name;
   void (*run)(void);

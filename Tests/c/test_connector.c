@@ -157,7 +157,7 @@ static void fail_then_give(dialer *self, penstock_connecting *connecting) {
   }
 }
 
-#define SOON "{\"tls\": false, \"initial_backoff_ms\": 10, \"max_backoff_ms\": 10, \"connect_timeout_ms\": 30}"
+#define SOON "{\"tls\": false, \"initial_backoff_ms\": 10, \"max_backoff_ms\": 10}"
 
 TEST(connector_fails_and_is_asked_again) {
   dialer self = DIALER(fail_then_give);

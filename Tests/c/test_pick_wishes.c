@@ -118,6 +118,27 @@ TEST(pick_requires_a_zone) {
   end_servers(&all);
 }
 
+/* The attempts of a hedged call ask for what the call asks for, also if no hop is below. */
+TEST(pick_prefers_a_zone_for_hedged_calls) {
+  servers all;
+  start_servers(&all, NULL);
+  open_servers(&all, ROUND_ROBIN, NULL);
+  connect_all(&all);
+  wish wanted = {"b", 1};
+  watcher self = {.context = &wanted, .start = prefer};
+  watch(&all, &self, 0);
+  penstock_interceptor hedging = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  OK(penstock_ready_hedging("{}", NULL, &hedging, NULL));
+  OK(penstock_channel_add_interceptor(all.channel, &hedging, -100, &id, NULL));
+  for (int i = 0; i < 24; i++) CHECK(ask(&all, NULL, NULL).server > 0);
+  wanted = (wish){"c", 1};
+  outcome found = ask(&all, NULL, NULL);
+  CHECK_INT(found.code, PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_HAS(found.words, "no ready endpoint has zone=c");
+  end_servers(&all);
+}
+
 /* A picker chooses among the endpoints that the request asks for, without those that a hop has refused. */
 static int32_t last_of(penstock_pick *pick, void *context) {
   atomic_int *most = context;

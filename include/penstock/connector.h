@@ -85,7 +85,7 @@ PENSTOCK_API penstock_result penstock_connecting_socket(penstock_connecting *con
 PENSTOCK_API penstock_result penstock_connecting_decline(penstock_connecting *connecting);
 /* Answers that there is no connection: the attempt to connect fails, and the next one comes after a back-off. `message`
  * (NUL-terminated, nullable) is a part of the text of the calls that fail.
- * result: E_INVALID_ARGUMENT: NULL, or `message` is not UTF-8. E_ALREADY, E_GONE, E_FORKED: as above. E_NO_MEMORY.
+ * result: E_INVALID_ARGUMENT: NULL, or `message` is not UTF-8. E_ALREADY, E_GONE, E_FORKED: as above.
  * memory: `message` is copied.
  * threads: any */
 PENSTOCK_API penstock_result penstock_connecting_fail(penstock_connecting *connecting, const char *message);

@@ -213,7 +213,10 @@ final class Connector: ReadyHandler, TurnTask {
   func timedOut() {
     switch phase {
     case .step(let step, _): fail(ByteBuffer().say("connect timeout").say(step.during))
-    case .question: fail(ByteBuffer().say("connect timeout: the connector has not answered"))
+    case .question(let question):
+      // An answer may have come in the same turn.
+      let late: StaticString = question.isAnswered ? "answered too late" : "not answered"
+      fail(ByteBuffer().say("connect timeout: the connector has ").say(late))
     case .new, .socket, .over: fail(Connector.toProxy(endpoint).say("connect timeout"))
     }
   }

@@ -97,6 +97,8 @@ public final class ConnectQuestion: InboxItem, @unchecked Sendable {
     if let answer { asking?.answered(answer) }
   }
 
+  var isAnswered: Bool { lock.withLock { phase == .answered } }
+
   public override func dropped(_ why: Closing) { end() }
 
   /// Called when the connector waits no more.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import os
 import socket
+import ssl
 import threading
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -218,8 +220,92 @@ def test_context_of_the_registration(server: str) -> None:
 def test_an_async_function_needs_a_loop(server: str) -> None:
     async def connect(connecting: Connecting) -> None: ...
 
+    class Callable:
+        async def __call__(self, connecting: Connecting) -> None: ...
+
+    for function in (connect, functools.partial(connect), Callable()):
+        with pytest.raises(TypeError, match=r"needs a channel of penstock\.aio"):
+            Channel(server, tls=False, connector=function)
+    hidden: Any = lambda connecting: connect(connecting)  # noqa: E731
+    with Channel(server, tls=False, connector=hidden, options=SOON) as channel:
+        assert "write it as an async function" in unavailable(channel)
+
+
+def test_a_connector_is_not_async(server: str) -> None:
+    class Wrong(penstock.Connector):
+        async def connect(self, connecting: Connecting) -> None:  # type: ignore[override]
+            ...
+
+    async def work() -> None:
+        with pytest.raises(TypeError, match="can't be async"):
+            aio.Channel(server, tls=False, connector=Wrong())
+
+    run_on(asyncio.new_event_loop, work())
+
+
+def test_a_socket_of_tls_is_refused(servers: Dict[str, str], certificates: Path) -> None:
+    context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    made: List[socket.socket] = []
+
+    def connect(connecting: Connecting) -> socket.socket:
+        made.append(context.wrap_socket(dial(connecting), server_hostname="localhost"))
+        return made[-1]
+
+    with Channel(servers["tls"], tls=False, connector=connect, options=SOON) as channel:
+        assert "TypeError: TLS is the library's" in unavailable(channel)
+    for one in made:
+        one.close()
+
+
+def test_any_object_with_a_descriptor(server: str) -> None:
+    """As sockets of trio, gevent and eventlet are, which are no `socket.socket`."""
+
+    class Wrapped:
+        def __init__(self, below: socket.socket) -> None:
+            self.fileno, self.close = below.fileno, below.close
+
+    given: List[Any] = []
+
+    def connect(connecting: Connecting) -> Any:
+        given.append(Wrapped(dial(connecting)))
+        return given[-1]
+
+    with Channel(server, tls=False, connector=connect) as channel:
+        assert unary(channel) == b"x"
+    assert given[0].fileno() == -1
+
+
+def test_a_refused_number_is_closed(server: str) -> None:
+    numbers: List[int] = []
+
+    def connect(connecting: Connecting) -> int:
+        numbers.append(socket.socket().detach())
+        return numbers[-1]
+
     with Channel(server, tls=False, connector=connect, options=SOON) as channel:
-        assert "needs a channel of penstock.aio" in unavailable(channel)
+        assert "is a socket that is not connected" in unavailable(channel)
+    for number in numbers:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+
+
+def test_an_exception_of_cancel_is_told_in_its_context(server: str) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    told: List[Any] = []
+
+    class Breaks(Later):
+        def cancel(self, connecting: Connecting) -> None:
+            raise LookupError
+
+    variable.set("of the channel")
+    penstock.set_exception_hook(lambda *about: told.append((*about[:2], type(about[2]), variable.get())))
+    try:
+        with Channel(server, tls=False, connector=Breaks(), options={"connect_timeout_ms": 30}) as channel:
+            assert "has not answered" in contextvars.Context().run(unavailable, channel)
+            eventually(lambda: bool(told))
+    finally:
+        penstock.set_exception_hook(None)
+    assert told[0] == ("Breaks", "cancel", LookupError, "of the channel")
 
 
 def test_asyncio(server: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 import pytest
 
@@ -26,13 +26,13 @@ def connection(options: Dict[str, Any], host: str = "127.0.0.1") -> Iterator[Tup
         with Channel(f"{name}:{listener.getsockname()[1]}", tls=False, options=options) as channel:
             channel.connect()
             server, address = listener.accept()
-            with server, found(address) as client:
+            with server, found(lambda copy: copy.getsockname() == address and bool(copy.getpeername())) as client:
                 yield client, server
 
 
 @contextlib.contextmanager
-def found(address: Any) -> Iterator[socket.socket]:
-    """A copy of this process's socket that has this address."""
+def found(fits: Callable[[socket.socket], bool]) -> Iterator[socket.socket]:
+    """A copy of the socket of this process that fits."""
     for name in os.listdir("/proc/self/fd"):
         # The descriptor of the folder itself is closed by now.
         path = f"/proc/self/fd/{name}"
@@ -40,12 +40,13 @@ def found(address: Any) -> Iterator[socket.socket]:
             continue
         with socket.socket(fileno=os.dup(int(name))) as copy:
             try:
-                if copy.getsockname() == address and copy.getpeername():
-                    yield copy
-                    return
+                if not fits(copy):
+                    continue
             except OSError:
                 continue
-    raise AssertionError(f"no socket has the address {address}")
+            yield copy
+            return
+    raise AssertionError("no socket fits")
 
 
 @pytest.mark.parametrize("given", ["127.0.0.2", {"ipv4": "127.0.0.2"}, {"ipv4": "127.0.0.2", "ipv6": "::1"}])
@@ -81,10 +82,13 @@ def test_an_interface(server: str) -> None:
     words = unavailable(server, {"bind_interface": "no-such-device"})
     assert "the option bind_interface: No such device" in words
     try:
-        with connection({"bind_interface": "lo"}) as (client, _):
-            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
-    except AssertionError:
+        with socket.socket() as own:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+    except PermissionError:
         assert "the option bind_interface: Operation not permitted" in unavailable(server, {"bind_interface": "lo"})
+        return
+    with connection({"bind_interface": "lo"}) as (client, _):
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
 
 
 OPTIONS = {
@@ -117,6 +121,15 @@ def test_the_traffic_class_of_ipv6() -> None:
         assert client.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS) == 184
 
 
+def test_an_option_of_ipv6_leaves_sockets_of_ipv4() -> None:
+    dontfrag = 62
+    options = {"socket_options": {"others": [[socket.IPPROTO_IPV6, dontfrag, 1]]}}
+    with connection(options, "::1") as (client, _):
+        assert client.getsockopt(socket.IPPROTO_IPV6, dontfrag) == 1
+    with connection(options) as (client, _):
+        assert client.getpeername()[0] == "127.0.0.1"
+
+
 def test_without_options() -> None:
     with connection({}) as (client, server):
         assert server.getpeername()[0] == "127.0.0.1"
@@ -144,4 +157,7 @@ def test_a_unix_socket_has_only_the_buffers(tmp_path: Any) -> None:
         options = {"local_address": "127.0.0.2", "bind_interface": "no-such-device", "socket_options": OPTIONS}
         with Channel(f"unix:{path}", options=options) as channel:
             channel.connect()
-            listener.accept()[0].close()
+            with listener.accept()[0], found(lambda copy: copy.getpeername() == path) as client:
+                assert client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
+                assert client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
+                assert client.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 0

@@ -94,6 +94,30 @@ import Testing
     #expect(own.channel.connectivity == .shutdown)
   }
 
+  /// The tasks of the calls are not cancelled, and the channel may stay open.
+  @Test(arguments: [true, false])
+  func aCancelOfConnectEndsCalls(_ isShared: Bool) async throws {
+    let server = try Server()
+    let channel = try Channel(server.target, options: .cleartext)
+    let client = GRPCClient(transport: isShared ? .penstock(channel) : try Self.transport(server))
+    let connections = Task { try await client.runConnections() }
+    let (begun, begin) = AsyncStream.makeStream(of: Void.self)
+    let call = Task {
+      try await client.call(.bidi, [:], .defaults) { _ in
+        try await Task.sleep(for: .seconds(3_600))
+      } _: { response in
+        begin.yield()
+        for try await _ in response.messages {}
+      }
+    }
+    for await _ in begun { break }
+    connections.cancel()
+    let error = await #expect(throws: GRPCCore.RPCError.self) { try await call.value }
+    #expect(error?.code == .cancelled)
+    _ = await connections.result
+    channel.close()
+  }
+
   @Test func theOptionsOfCallsAreThoseOfPenstock() async throws {
     let server = try Server()
     var calls = Penstock.CallOptions(timeout: .seconds(3_600), metadata: ["x-headers-a": "1"])

@@ -74,9 +74,9 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
             self.set_picker(picker)
 
     @property
-    def _begins_tasks(self) -> Callable[[Coroutine[Any, Any, None]], Any]:
-        """Makes a task of a coroutine. It does not refer to the channel."""
-        return _no_loop
+    def _begins_tasks(self) -> Optional[Callable[[Coroutine[Any, Any, None]], Any]]:
+        """Makes a task of a coroutine, and does not refer to the channel. None: the channel has no event loop."""
+        return None
 
     def _registry_functions(self) -> Tuple[str, int]:
         return "penstock_channel", self._handle
@@ -196,10 +196,6 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
             number = self._registered.pop()
             _raw.penstock_registration_remove(number, None)
             self._kept.pop(-number, None)
-
-
-def _no_loop(work: Coroutine[Any, Any, None]) -> Any:
-    raise TypeError("an async function as a connector needs a channel of penstock.aio")
 
 
 def _pem(text: Union[str, bytes, None]) -> Tuple[Optional[bytes], int]:

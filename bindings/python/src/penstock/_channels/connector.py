@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import socket
 import sys
 from contextvars import copy_context
@@ -16,12 +17,13 @@ from .._handles import host
 from .._handles.arguments import c_string
 from .._handles.context import Scoped, run
 from .._handles.ctrl_c import recover
-from .._handles.errors import AlreadyError, GoneError, check, check_with
+from .._handles.errors import AlreadyError, GoneError, InvalidArgumentError, LibraryError, check, check_with
 from .._handles.objects import Objects, Uncopied, forget, own, registry
 from .._handles.reports import report, tell
 from .._interceptors.request import text_of
 
-# A connected socket, or the number of a descriptor. Both are the library's from then on.
+# A connected socket, or anything else with `fileno` and `close`, such as trio's; or the number of a descriptor. The
+# connection is the library's from then on.
 Connected = Union[socket.socket, int]
 
 
@@ -56,15 +58,32 @@ class Connecting(Uncopied):
         return _sockaddr(data)
 
     def done(self, connected: Connected) -> None:
-        """Gives the connected socket, which is detached, or its descriptor: the library closes it.
+        """Gives the connected socket, which is closed here, or its descriptor: the library owns the connection.
 
         InvalidArgumentError: it is no connected stream socket; another answer may follow. AlreadyError: there was an
-        answer before. GoneError: nobody waits for the socket any more. After an error it is still the program's."""
-        number = connected if isinstance(connected, int) else connected.fileno()
+        answer before. GoneError: nobody waits for the socket any more. After an error it is still the program's.
+        TypeError: it is a socket of TLS, which the library begins itself."""
+        if isinstance(connected, int):
+            self._give(connected)
+            return
+        ssl = sys.modules.get("ssl")
+        if ssl is not None and isinstance(connected, ssl.SSLSocket):
+            raise TypeError("TLS is the library's: give it the socket below, and the channel the option tls")
+        number = connected.fileno()
+        # The library gets a descriptor of its own: one that both own would be closed twice if a signal handler raised
+        # between the two steps.
+        own_number = os.dup(number) if number >= 0 else number
+        try:
+            self._give(own_number)
+        except LibraryError:
+            if own_number >= 0:
+                os.close(own_number)
+            raise
+        connected.close()
+
+    def _give(self, number: int) -> None:
         error = c_void_p()
         check_with(_raw.penstock_connecting_socket(self._handle, number, byref(error)), error)
-        if not isinstance(connected, int):
-            connected.detach()
 
     def decline(self) -> None:
         """Lets the library open the socket itself. AlreadyError, GoneError: as for `done`."""
@@ -107,21 +126,25 @@ class Connector:
 
     def cancel(self, connecting: Connecting) -> None:
         """Called when nobody waits for an answer any more: the connect timeout has passed, or the channel has closed.
-        ``connecting`` equals the one that `connect` had. An `async def` function is cancelled instead."""
+        ``connecting`` equals the one that `connect` had."""
 
 
 # A function that returns a connected socket or its descriptor, or None, so that the library opens the socket. It may
-# wait: it runs on a thread of its own, in a greenlet, or, for `async def`, as a task of the channel's event loop.
+# wait: it runs on a thread of its own, in a greenlet, or, for `async def`, as a task of the channel's event loop,
+# which is cancelled when nobody waits for it any more.
 ConnectFunction = Callable[[Connecting], Union[Connected, Awaitable[Optional[Connected]], None]]
 
 
 def set_connector(
-    channel: int, connector: Union[Connector, ConnectFunction], kept: Objects, begin: Callable[[Any], Any]
+    channel: int, connector: Union[Connector, ConnectFunction], kept: Objects, begin: Optional[Callable[[Any], Any]]
 ) -> None:
-    """Lets C call ``connector``. ``begin``: makes a task of a coroutine."""
-    if not isinstance(connector, Connector):
-        if not callable(connector):
-            raise TypeError(f"a Connector, or a function that gets a Connecting, not {connector!r}")
+    """Lets C call ``connector``. ``begin``: makes a task of a coroutine; None: the channel has no event loop."""
+    if isinstance(connector, Connector):
+        if _is_async(connector.connect) or _is_async(connector.cancel):
+            raise TypeError("the functions of a Connector can't be async: give an async function as the connector")
+    elif not callable(connector):
+        raise TypeError(f"a Connector, or a function that gets a Connecting, not {connector!r}")
+    else:
         connector = _Waiting(connector, begin)
     functions = _raw.penstock_connector_functions(sizeof(_raw.penstock_connector_functions))
     functions.user_data = registry.add(_Joined(connector, kept))
@@ -132,16 +155,22 @@ def set_connector(
     check_with(_raw.penstock_channel_set_connector(channel, byref(functions), byref(error)), error)
 
 
+def _is_async(function: Any) -> bool:
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
 class _Waiting(Connector):
     """A connector whose function may wait."""
 
-    def __init__(self, function: ConnectFunction, begin: Callable[[Any], Any]) -> None:
+    def __init__(self, function: ConnectFunction, begin: Optional[Callable[[Any], Any]]) -> None:
         self._function = function
-        self._begin = begin
+        self._begin = begin if _is_async(function) else None
         self._tasks: Dict[Connecting, Any] = {}
+        if begin is None and _is_async(function):
+            raise TypeError("an async function as a connector needs a channel of penstock.aio")
 
     def connect(self, connecting: Connecting) -> None:
-        if inspect.iscoroutinefunction(self._function):
+        if self._begin is not None:
             work = self._wait(connecting)
             try:
                 task = self._begin(work)
@@ -156,7 +185,9 @@ class _Waiting(Connector):
     def cancel(self, connecting: Connecting) -> None:
         task = self._tasks.get(connecting)
         if task is not None:
-            task.cancel()
+            # A loop that is closed cancels nothing any more.
+            with contextlib.suppress(RuntimeError):
+                task.cancel()
 
     def _run(self, connecting: Connecting) -> None:
         try:
@@ -186,12 +217,23 @@ def _answer(connecting: Connecting, given: Any) -> None:
         # The function may have answered by itself.
         with contextlib.suppress(AlreadyError, GoneError):
             connecting.decline()
-    elif isinstance(given, (socket.socket, int)) and not isinstance(given, bool):
+    elif isinstance(given, int) and not isinstance(given, bool):
+        try:
+            connecting.done(given)
+        except (GoneError, InvalidArgumentError) as error:
+            # The function has given the number away, so nobody else would close it. What is no socket stays.
+            with contextlib.suppress(OSError, ValueError):
+                socket.socket(fileno=given).close()
+            if not isinstance(error, GoneError):
+                raise
+    elif hasattr(given, "fileno") and hasattr(given, "close"):
         try:
             connecting.done(given)
         except GoneError:
-            # A descriptor that is only a number is closed by way of an object.
-            (socket.socket(fileno=given) if isinstance(given, int) else given).close()
+            given.close()
+    elif inspect.iscoroutine(given):
+        given.close()
+        raise TypeError("the connector returned a coroutine: write it as an async function")
     else:
         raise TypeError(f"the connector returned {given!r}, which is neither a socket, a descriptor nor None")
 
@@ -233,7 +275,10 @@ def _call_cancel(handle: int, number: Optional[int]) -> None:
     try:
         joined = registry.get(number)
         if isinstance(joined, _Joined):
-            run(joined.context, joined.connector.cancel, Connecting(handle))
+            try:
+                run(joined.context, joined.connector.cancel, Connecting(handle))
+            except BaseException as error:
+                run(joined.context, report, type(joined.connector).__name__, "cancel", error)
     except BaseException as error:
         report("connector", "cancel", error)
 
