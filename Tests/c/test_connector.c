@@ -214,7 +214,8 @@ static void *answer_at_the_end(void *argument) {
 }
 
 TEST(connector_answers_while_channels_close) {
-  check_echo(open_channel());
+  penstock_channel *first = open_channel();
+  check_echo(first);
   int before = open_descriptors();
   for (int i = 0; i < 50; i++) {
     dialer self = DIALER(keep);
@@ -227,6 +228,7 @@ TEST(connector_answers_while_channels_close) {
     pthread_join(thread, NULL);
   }
   EVENTUALLY(open_descriptors() <= before);
+  penstock_channel_release(first);
 }
 
 TEST(connector_of_http1) {
