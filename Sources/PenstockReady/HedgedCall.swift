@@ -150,7 +150,7 @@ final class HedgedCall: @unchecked Sendable {
         ? Status(.unavailable, "a channel of the hedged call has been closed")
         : Status(.resourceExhausted, "no memory for an attempt of a hedged call")
       return lock.withLock {
-        // What a server has said tells more.
+        // A server's own words tell more.
         if last == nil { last = Ending(headers: nil, message: nil, status: status) }
         return plan.notSent()
       }

@@ -52,15 +52,15 @@ static inline void end_hedge(hedged *all) {
   ready_drop(&all->shared);
 }
 
-/* Waits until the figures have this part. */
-static inline void check_figures(hedged *all, const char *part) {
+/* Waits until a JSON text of `object`, which `read` makes, has this part. */
+static inline void check_part(penstock_result (*read)(void *object, char **json), void *object, const char *part) {
   int64_t until = test_now_ms() + test_patience_ms();
   bool has = false;
   char *json = NULL;
   do {
     penstock_free(json);
     json = NULL;
-    if (!OK(penstock_hedging_stats_json(&all->shared, &json))) return;
+    if (!OK(read(object, &json))) return;
     has = strstr(json, part) != NULL;
     if (!has) test_pause();
   } while (!has && test_now_ms() < until);
@@ -68,20 +68,16 @@ static inline void check_figures(hedged *all, const char *part) {
   penstock_free(json);
 }
 
-/* Waits until the channel's figures have this part. */
+static inline penstock_result read_figures(void *table, char **json) {
+  return penstock_hedging_stats_json(table, json);
+}
+static inline penstock_result read_channel(void *channel, char **json) {
+  return penstock_channel_stats_json(channel, 60000, json);
+}
+
+static inline void check_figures(hedged *all, const char *part) { check_part(read_figures, &all->shared, part); }
 static inline void check_channel(penstock_channel *channel, const char *part) {
-  int64_t until = test_now_ms() + test_patience_ms();
-  bool has = false;
-  char *json = NULL;
-  do {
-    penstock_free(json);
-    json = NULL;
-    if (!OK(penstock_channel_stats_json(channel, 60000, &json))) return;
-    has = strstr(json, part) != NULL;
-    if (!has) test_pause();
-  } while (!has && test_now_ms() < until);
-  if (!CHECK(has)) printf("  %s\n  lacks %s\n", json, part);
-  penstock_free(json);
+  check_part(read_channel, channel, part);
 }
 
 static inline void check_value(penstock_reply *reply, const char *text) {

@@ -61,7 +61,7 @@ private let second = SimulationTests.second
       return (code, (ready.world.time - began) / second)
     }
 
-    /// What has become of the attempts: won, failed, cancelled, open.
+    /// The attempts that have won, failed or been cancelled, and those that are open.
     var counts: [UInt64] {
       let counts = hedging.state.counts
       return [counts.won, counts.failed, counts.cancelled, counts.open]
