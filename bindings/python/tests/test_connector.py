@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+import aio_helpers
 import penstock
 from aio_helpers import run_on
 from helpers import eventually, unary
@@ -340,8 +341,7 @@ def test_asyncio_cancels_what_nobody_waits_for(server: str) -> None:
         async with aio.Channel(server, tls=False, connector=connect, options={"connect_timeout_ms": 30}) as channel:
             with pytest.raises(penstock.RpcError, match="the connector has not answered"):
                 await channel.unary_unary("/penstock.Echo/Unary")(b"x")
-            while not ended:
-                await asyncio.sleep(0)
+            await aio_helpers.eventually(lambda: bool(ended))
 
     run_on(asyncio.new_event_loop, work())
     assert ended[0] == "cancelled"
