@@ -95,15 +95,12 @@ def weak(thing: T) -> weakref.ref[T]:
 class _Weak:
     """The registry's entry for an object that has a keeper."""
 
-    __slots__ = ("_reference", "thing")
+    __slots__ = ("reference", "thing")
 
     def __init__(self, kept: Kept) -> None:
-        self._reference = weak(kept)
+        self.reference = weak(kept)
         # The object itself, after the end of its keeper.
         self.thing: Optional[Kept] = None
-
-    def get(self) -> Optional[Kept]:
-        return self._reference() if self.thing is None else self.thing
 
 
 class Registry:
@@ -127,7 +124,9 @@ class Registry:
     def get(self, number: Optional[int]) -> object:
         """The object with this number, or None."""
         found = self._objects.get(number) if number is not None else None
-        return found.get() if type(found) is _Weak else found
+        if type(found) is _Weak:
+            return found.reference() if found.thing is None else found.thing
+        return found
 
     def keep(self, kept: Objects) -> None:
         """Keeps the objects of a keeper from now on, until `remove`. Not those which another thread removes just now:

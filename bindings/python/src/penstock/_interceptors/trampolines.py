@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from .. import _raw
 from .._calls.wait import step_in, step_out, workers
 from .._handles import host
-from .._handles.context import of_hop, run
+from .._handles.context import of_hop, run, run_with
 from .._handles.ctrl_c import escape, recover, recover_with
 from .._handles.objects import Raised, forget, registry
 from .._handles.reply import EXCEPTION_KEY
@@ -53,12 +53,15 @@ def _run(callback: str, handle: int, number: Optional[int]) -> int:
             return c.NEXT
     hop = Hop(handle, seen_by)
     try:
-        verdict = verdict_of(run(of_hop(handle, registered), registered.methods[callback], hop), callback)
+        returned = run_with(of_hop(handle, registered), registered.methods[callback], hop)
+        if returned is None:
+            return c.NEXT
+        verdict = verdict_of(returned, callback)
         if verdict == c.TAKE:
             hop.retain()
         return verdict
     finally:
-        hop._end()
+        hop._running = False
 
 
 def _event_trampoline(callback: str) -> Any:
