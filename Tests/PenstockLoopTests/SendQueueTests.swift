@@ -9,11 +9,18 @@ import Testing
 /// The bytes that arrive through a socket must be the bytes that were added to the queue, whatever the
 /// lengths of the parts, and however many bytes the kernel accepts.
 @Suite struct SendQueueTests {
+  /// Bytes without a pattern. A number from the kernel for each byte would take most of the test's time.
+  let noise: [UInt8] = {
+    var random = SplitMix(state: .random(in: 0 ... .max))
+    return (0..<100_000).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+  }()
+
   func fill(_ queue: SendQueue, _ random: inout SystemRandomNumberGenerator) -> [UInt8] {
     var expected: [UInt8] = []
     for _ in 0..<Int.random(in: 1...90, using: &random) {
       let size = [1, 9, 2047, 2048, 16384, 70000].randomElement(using: &random)!
-      let bytes = (0..<size).map { _ in UInt8.random(in: 0...255, using: &random) }
+      let first = Int.random(in: 0...(noise.count - size), using: &random)
+      let bytes = Array(noise[first..<(first + size)])
       let own = bytes.withUnsafeBytes { ByteBuffer(copying: $0)! }
       let message = Bool.random(using: &random) ? own : own.lend()
       if Bool.random(using: &random) {

@@ -15,6 +15,8 @@ import service
 import testing_pb2 as testing
 from connectrpc.code import Code
 from connectrpc.compat import google_protobuf_codecs
+from connectrpc.compression.gzip import GzipCompression
+from connectrpc.compression.zstd import ZstdCompression
 from connectrpc.errors import ConnectError, ErrorDetail
 from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
 from connectrpc.server import ConnectASGIApplication, ConnectWSGIApplication, Endpoint, EndpointSync
@@ -25,6 +27,7 @@ CODES = (None, Code.CANCELED, Code.UNKNOWN, Code.INVALID_ARGUMENT, Code.DEADLINE
          Code.UNIMPLEMENTED, Code.INTERNAL, Code.UNAVAILABLE, Code.DATA_LOSS, Code.UNAUTHENTICATED)
 KINDS = {"unary": StreamType.UNARY, "server_stream": StreamType.SERVER_STREAM, "client_stream": StreamType.CLIENT_STREAM,
          "bidi_stream": StreamType.BIDI_STREAM}
+COMPRESSIONS = (GzipCompression(), ZstdCompression())
 # The request that the current task or thread answers, as the server describes it: an ASGI scope, or a WSGI environ.
 request = contextvars.ContextVar("request")
 
@@ -72,7 +75,7 @@ class App(ConnectASGIApplication):
     def __init__(self, path, endpoints, codecs=None):
         self.endpoints_path = path
         super().__init__(service=None, endpoints=lambda _: endpoints, codecs=codecs or google_protobuf_codecs(),
-                         read_max_bytes=None)
+                         compressions=COMPRESSIONS, read_max_bytes=None)
 
     @property
     def path(self):
@@ -285,7 +288,7 @@ class WsgiApp(ConnectWSGIApplication):
 
     def __init__(self):
         super().__init__(endpoints=probe_endpoints(EndpointSync, service.SyncProbe(), service.SYNC_METHODS),
-                         codecs=google_protobuf_codecs(), read_max_bytes=None)
+                         codecs=google_protobuf_codecs(), compressions=COMPRESSIONS, read_max_bytes=None)
 
     def __call__(self, environ, start_response):
         request.set(environ)

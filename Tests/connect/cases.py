@@ -166,22 +166,33 @@ class Cases(Ends, Loads):
     # ---- Compression ----
 
     def case_gzip(self):
+        self.compressed(self.caller, "gzip")
+
+    case_gzip.needs = frozenset({"gzip"})
+
+    def case_zstd(self):
+        """Both directions: a channel with this option accepts zstd, and prefers it."""
+        with self.route.channel(compression="zstd") as channel:
+            self.compressed(Caller(channel), "zstd")
+
+    case_zstd.needs = frozenset({"zstd"})
+
+    def compressed(self, caller, encoding):
         ask = pb.Ask(data=b"compressible" * 5000)
         for kind in self.kinds:
-            answers, call = self.caller.all(kind, ask, compression="gzip")
+            answers, call = caller.all(kind, ask, compression=encoding)
             check_equal(self.plain(answers), self.expected(kind, ask), kind)
             sent, received = call.stats["sent"], call.stats["received"]
             check(sent["bytes"] > 60000 and sent["compressed_bytes"] < 6000 and sent["wire_bytes"] < 6000, f"{kind} sent {sent}")
             check(received["bytes"] > 60000, f"{kind} received {received}")
             # connectrpc uses the first encoding that the client accepts.
-            if self.route.protocol == CONNECT:
+            if self.route.protocol == CONNECT or encoding == "zstd":
                 check(received["wire_bytes"] < 6000, f"{kind} received {received}")
             names = ("content-encoding",) if self.route.protocol == CONNECT and kind == "unary" else (
                 "connect-content-encoding",) if self.route.protocol == CONNECT else ("grpc-encoding",)
             if "translates" not in self.route.can:
-                check_equal([value for name in names for value in header(answers[0], name)], [b"gzip"], kind)
-
-    case_gzip.needs = frozenset({"gzip"})
+                check_equal([value for name in names for value in header(answers[0], name)], [encoding.encode()],
+                            kind)
 
     def case_gzip_from_a_minimum_size(self):
         ask = pb.Ask(data=b"short")

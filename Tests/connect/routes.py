@@ -16,7 +16,7 @@ from through_envoy import Envoy, typed
 
 HERE = ROOT / "Tests" / "connect"
 # The features of connectrpc on a server that passes on each part of a body as soon as it arrives.
-ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "headers first", "client address", "resets", "empty"})
+ALL = frozenset({"c", "streams", "up", "json", "state", "gzip", "zstd", "headers first", "client address", "resets", "empty"})
 GET = frozenset({"get"})
 
 

@@ -16,7 +16,7 @@ from routes import ALL, CONNECT, GET, GRPC, TEXT, WEB, Nginx, Pyvoy, Translating
 # client's.
 TRANSLATED = frozenset({"streams", "up", "empty", "state", "translates", "resets"})
 # WSGI applications get the whole request before they answer, and are not told that a call was cancelled.
-WSGI = frozenset({"json", "gzip", "headers first"}) | GET
+WSGI = frozenset({"json", "gzip", "zstd", "headers first"}) | GET
 
 
 class Connect:
