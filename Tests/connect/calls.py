@@ -28,11 +28,11 @@ class Route:
 
     `http`: the HTTP version that the server sees; "" if a proxy on the way changes it. `can`: the features. They are
     "streams", "up" (several requests in one bidi call), "full" (full-duplex streams), "half" (its case takes long), "get",
-    "json", "gzip", "zstd", "state" (the service can hold calls and report their state), "headers first" (a failed call has headers
-    apart from its trailers), "client address" (the server sees the client's own), "resets" (a connection survives a stream
-    that was reset or answered early), "c" (the C program's service), "translates" (a proxy translates to gRPC), "bridge"
-    (a proxy translates from Connect to gRPC), "heavy" (large messages, and many calls), "thousand" (so many open streams),
-    "empty" (streams without a request).
+    "json", "gzip", "zstd", "state" (the service can hold calls and report their state), "headers first" (a failed call has
+    headers apart from its trailers), "client address" (the server sees the client's own), "resets" (a connection survives a
+    stream that was reset or answered early), "c" (the C program's service), "translates" (a proxy translates to gRPC),
+    "bridge" (a proxy translates from Connect to gRPC), "heavy" (large messages, and many calls), "thousand" (so many open
+    streams), "empty" (streams without a request).
     """
 
     name: str

@@ -78,6 +78,7 @@ class Load:
         self.metadata = metadata
         self.left = count
         self.outcomes = []
+        self.good = 0
         self.wrong = []
         self.changed = threading.Condition()
         self.stopped = False
@@ -123,17 +124,19 @@ class Load:
                 code, message, attempts = error.code().name, str(error.details()), error.stats["attempts"]
             with self.changed:
                 self.outcomes.append(Outcome(number, code, message, attempts, began, time.monotonic()))
+                self.good += code == "OK"
                 self.changed.notify_all()
 
     def more(self, count=100):
         """Waits until `count` more calls have succeeded."""
         with self.changed:
-            wanted = self.succeeded() + count
-            came = self.changed.wait_for(lambda: self.succeeded() >= wanted, 60)
+            wanted = self.good + count
+            came = self.changed.wait_for(lambda: self.good >= wanted, 60)
         check(came, f"not {count} more calls within 60 s;", self.failures())
 
     def succeeded(self):
-        return sum(outcome.code == "OK" for outcome in self.outcomes)
+        """How many calls have succeeded so far."""
+        return self.good
 
     def failed(self):
         return [outcome for outcome in self.outcomes if outcome.code != "OK"]
