@@ -240,7 +240,9 @@ class Chosen:
 
     def through(self, servers, **cluster):
         addresses = [server.address for server in servers]
-        return Envoy(self.proxies.folder, self.proxies.certificates, *addresses, cluster=cluster)
+        # Otherwise Envoy puts off the second change within a second.
+        at_once = {"common_lb_config": {"update_merge_window": "0s"}}
+        return Envoy(self.proxies.folder, self.proxies.certificates, *addresses, cluster={**cluster, **at_once})
 
     def checked_by_envoy(self):
         check_config = {"timeout": "1s", "interval": "0.1s", "unhealthy_threshold": 1, "healthy_threshold": 1,
