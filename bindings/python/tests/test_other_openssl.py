@@ -39,10 +39,10 @@ def handshake(target: str, roots: Path) -> None:
     """A connection by Python's own ssl."""
     context = ssl.create_default_context(cafile=str(roots))
     host, port = target.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), 20) as plain:
-        with context.wrap_socket(plain, server_hostname=host) as secure:
-            assert secure.version() == "TLSv1.3"
-            secure.sendall(b"hello")
+    plain = socket.create_connection((host, int(port)), 20)
+    with plain, context.wrap_socket(plain, server_hostname=host) as secure:
+        assert secure.version() == "TLSv1.3"
+        secure.sendall(b"hello")
 
 
 @pytest.fixture
