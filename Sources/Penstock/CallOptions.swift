@@ -76,7 +76,9 @@ public struct CallOptions: Sendable, Hashable {
   private static let longest = Duration.seconds(1_000_000_000)
 
   /// Makes the options of the C API; nil: the channel decides everything.
-  func made(subtype: String?, on channel: ChannelOptions) throws(PenstockError) -> Handle? {
+  func made(
+    subtype: String?, on channel: ChannelOptions, _ captured: Captured? = nil
+  ) throws(PenstockError) -> Handle? {
     var options = self
     var scope: Handle?
     if !inherited.isEmpty, let context = CallContext.current {
@@ -86,7 +88,7 @@ public struct CallOptions: Sendable, Hashable {
       if inherited.contains(.cancellation) { scope = try context.scope() }
     }
     let text = options.text(subtype: subtype)
-    if text.isEmpty && metadata.isEmpty && scope == nil { return nil }
+    if text.isEmpty && metadata.isEmpty && scope == nil && captured == nil { return nil }
     let made = try make("the call's options", penstock_call_options_release) { options, error in
       penstock_call_options_new(text.finished, &options, &error)
     }
@@ -99,6 +101,7 @@ public struct CallOptions: Sendable, Hashable {
         penstock_call_options_set_cancel_scope(made.pointer, scope.pointer)
       }
     }
+    try captured?.keep(in: made.pointer)
     return made
   }
 }

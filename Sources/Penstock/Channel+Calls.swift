@@ -11,7 +11,7 @@ extension Channel {
     // A name that the channel uses in any case is not said again.
     let usual = self.options.contentSubtype ?? "proto"
     let subtype = method.contentSubtype == usual ? nil : method.contentSubtype
-    let made = try options.made(subtype: subtype, on: self.options)
+    let made = try options.made(subtype: subtype, on: self.options, capture())
     return Call(method, kind, try CallLine(self, method.path, kind, made))
   }
 

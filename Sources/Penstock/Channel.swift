@@ -24,6 +24,9 @@ public final class Channel: Sendable {
   let handle: Handle
   /// The options that the channel was made with.
   let options: ChannelOptions
+  /// The values that the channel's interceptors, and those of its runtime, want from the tasks that make calls.
+  let captures = CaptureList()
+  let runtimeCaptures: CaptureList
 
   /// Makes a channel.
   ///
@@ -39,6 +42,7 @@ public final class Channel: Sendable {
     let text = options.text.finished
     self.target = target
     self.options = options
+    runtimeCaptures = runtime?.captures ?? Runtime.sharedCaptures
     handle = try make("the channel", penstock_channel_release) { channel, error in
       if let runtime {
         penstock_channel_new_on(runtime.handle.pointer, target, text, &channel, &error)

@@ -24,8 +24,15 @@ public struct RuntimeOptions: Sendable, Hashable {
 /// this module runs on these threads, except the factories of interceptors and the functions that say so.
 public final class Runtime: Sendable {
   let handle: Handle
+  /// The values that the runtime's interceptors want from the tasks that make calls.
+  let captures: CaptureList
+  /// Those of the default runtime: like the runtime itself, they are one for the whole process.
+  static let sharedCaptures = CaptureList()
 
-  private init(_ handle: Handle) { self.handle = handle }
+  private init(_ handle: Handle, _ captures: CaptureList) {
+    self.handle = handle
+    self.captures = captures
+  }
 
   /// Makes a runtime.
   ///
@@ -34,7 +41,7 @@ public final class Runtime: Sendable {
     self.init(
       try make("the runtime", penstock_runtime_release) { runtime, error in
         penstock_runtime_new(options.text.finished, &runtime, &error)
-      })
+      }, CaptureList())
   }
 
   /// The library's default runtime, on which channels are that name none.
@@ -42,7 +49,7 @@ public final class Runtime: Sendable {
     Runtime(
       try make("the default runtime", penstock_runtime_release) { runtime, error in
         penstock_runtime_default(&runtime, &error)
-      })
+      }, sharedCaptures)
   }
 
   /// Ends every call with CANCELLED, closes every channel and joins the threads.

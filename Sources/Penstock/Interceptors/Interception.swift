@@ -2,12 +2,19 @@ internal import CPenstock
 
 /// An interceptor to be registered: in one of three styles, or a ready-made one.
 public struct Interception: Sendable {
-  /// Gives the table for a registration of that name, which takes it over.
-  let table: @Sendable (_ name: String, inout OpaquePointer?) -> (penstock_result, penstock_interceptor)
+  /// Gives the table for a registration of that name, which takes it over. What it needs from the tasks that make calls
+  /// it adds to the captures of the channel or the runtime.
+  let table: Table
+  typealias Table =
+    @Sendable (_ name: String, CaptureList, inout OpaquePointer?) -> (
+      penstock_result, penstock_interceptor
+    )
+
+  init(_ table: @escaping Table) { self.table = table }
 
   /// An interceptor of the asynchronous style, the style of the C API for languages with promises.
   private init(asynchronous: @escaping @Sendable (_ name: String) -> penstock_async_interceptor) {
-    table = { name, error in
+    table = { name, _, error in
       var own = asynchronous(name)
       own.struct_size = MemoryLayout<penstock_async_interceptor>.size
       var table = penstock_interceptor()
@@ -17,7 +24,7 @@ public struct Interception: Sendable {
   }
 
   /// A ready-made interceptor. All registrations of one value share its state.
-  init(_ ready: ReadyTable) { table = { _, _ in ready.shared() } }
+  init(_ ready: ReadyTable) { table = { _, _, _ in ready.shared() } }
 
   /// An instance of its own for each call. The factory runs on the runtime's thread and must not wait.
   ///
@@ -75,12 +82,12 @@ struct InterceptorPlace: Sendable {
 
   /// Calls `body` with the table of an interception.
   func with(
-    _ interception: Interception,
+    _ interception: Interception, _ captures: CaptureList,
     _ body: (UnsafePointer<penstock_interceptor>, inout OpaquePointer?) -> penstock_result
   ) throws(PenstockError) {
     let patterns = methods.joined(separator: ",")
     var error: OpaquePointer?
-    var (result, table) = interception.table(name, &error)
+    var (result, table) = interception.table(name, captures, &error)
     if result == PENSTOCK_OK {
       // A ready-made interceptor may be for some kinds only.
       if !kinds.isEmpty { table.kinds = kinds.reduce(0) { $0 | 1 << UInt32($1.rawValue) } }
@@ -109,15 +116,17 @@ public final class Registration: Sendable {
     var priority: Int32
   }
   private let state: Locked<State>
+  private let captures: CaptureList
 
   /// Registers an interception by `add`, a function of the C API.
   init(
-    _ interception: Interception, at place: InterceptorPlace, _ priority: Int32,
+    _ interception: Interception, at place: InterceptorPlace, _ priority: Int32, _ captures: CaptureList,
     _ add: (UnsafePointer<penstock_interceptor>, inout penstock_interceptor_id, inout OpaquePointer?) ->
       penstock_result
   ) throws(PenstockError) {
     var id: penstock_interceptor_id = 0
-    try place.with(interception) { table, error in add(table, &id, &error) }
+    try place.with(interception, captures) { table, error in add(table, &id, &error) }
+    self.captures = captures
     state = Locked(State(id: id, priority: priority))
   }
 
@@ -152,7 +161,9 @@ public final class Registration: Sendable {
     let old = state.withLock { $0.id }
     var new: penstock_interceptor_id = 0
     let place = InterceptorPlace(name: name, methods: methods, kinds: kinds, level: level)
-    try place.with(interception) { table, error in penstock_registration_replace(old, table, &new, &error) }
+    try place.with(interception, captures) { table, error in
+      penstock_registration_replace(old, table, &new, &error)
+    }
     state.withLock { $0.id = new }
   }
 
@@ -192,7 +203,7 @@ extension Channel {
     kinds: Set<CallKind> = [], level: InterceptorLevel = .bytes
   ) throws(PenstockError) -> Registration {
     let place = InterceptorPlace(name: name, methods: methods, kinds: kinds, level: level)
-    return try Registration(interception, at: place, priority) { table, id, error in
+    return try Registration(interception, at: place, priority, captures) { table, id, error in
       penstock_channel_add_interceptor(handle.pointer, table, priority, &id, &error)
     }
   }
@@ -212,7 +223,7 @@ extension Runtime {
     kinds: Set<CallKind> = [], level: InterceptorLevel = .bytes
   ) throws(PenstockError) -> Registration {
     let place = InterceptorPlace(name: name, methods: methods, kinds: kinds, level: level)
-    return try Registration(interception, at: place, priority) { table, id, error in
+    return try Registration(interception, at: place, priority, captures) { table, id, error in
       penstock_runtime_add_interceptor(handle.pointer, table, priority, &id, &error)
     }
   }
