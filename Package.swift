@@ -102,10 +102,22 @@ let host: [Target] =
         .product(name: "GRPCCore", package: "grpc-swift-2", condition: .when(traits: ["GRPCSwift"])),
       ],
       swiftSettings: swift),
+    // Interceptors for swift-log, swift-metrics and swift-distributed-tracing; empty without its trait.
+    .target(
+      name: "PenstockObservability",
+      dependencies: [
+        "Penstock",
+        .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Observability"])),
+        .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Observability"])),
+        .product(
+          name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Observability"])),
+      ],
+      swiftSettings: swift),
     .testTarget(
       name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
   ]
-// Messages of SwiftProtobuf, and the transport for grpc-swift 2. Without these traits nothing is fetched.
+// Messages of SwiftProtobuf, the transport for grpc-swift 2, and logs, metrics and traces. Without these traits nothing is
+// fetched.
 let hostTraits: Set<Trait> =
   embedded
   ? []
@@ -114,6 +126,9 @@ let hostTraits: Set<Trait> =
       name: "SwiftProtobuf",
       description: "calls with messages of SwiftProtobuf, and details of errors as messages"),
     .trait(name: "GRPCSwift", description: "the product PenstockGRPC, a transport for grpc-swift 2"),
+    .trait(
+      name: "Observability",
+      description: "the product PenstockObservability, for swift-log, swift-metrics and distributed tracing"),
   ]
 let hostPackages: [Package.Dependency] =
   embedded
@@ -121,6 +136,9 @@ let hostPackages: [Package.Dependency] =
   : [
     .package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: []),
     .package(url: "https://github.com/grpc/grpc-swift-2.git", from: "2.4.3"),
+    .package(url: "https://github.com/apple/swift-log.git", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
+    .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.3"),
   ]
 let hostProducts: [Product] =
   embedded
@@ -128,6 +146,7 @@ let hostProducts: [Product] =
   : [
     .library(name: "Penstock", targets: ["Penstock"]),
     .library(name: "PenstockGRPC", targets: ["PenstockGRPC"]),
+    .library(name: "PenstockObservability", targets: ["PenstockObservability"]),
   ]
 
 let fuzzers: [Target] =

@@ -1,8 +1,8 @@
 import Penstock
 import Testing
 
-/// The code of docs/swift.md. Each block of that page stands here, or, if it needs SwiftProtobuf or grpc-swift, in a package
-/// with the package traits; so it is compiled and run.
+/// The code of docs/swift.md. Each block of that page stands here, or, if it needs other packages, in a package with the
+/// package traits; so it is compiled and run.
 @Suite(.timeLimit(.minutes(5))) struct DocumentedTests {
   @Test func theCodeOfThePageIsHere() throws {
     let folders = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
@@ -15,6 +15,7 @@ import Testing
     }
     let files = [
       #filePath, "\(root)/Tests/swift-packages/Tests/ProtobufTests/DetailTests.swift",
+      "\(root)/Tests/swift-packages/Tests/ObservabilityTests/TogetherTests.swift",
       "\(root)/examples/grpc-swift/greeter/main.swift",
     ]
     let here = "\n" + lines(try files.map(readFile).joined()).joined(separator: "\n")

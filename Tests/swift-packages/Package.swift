@@ -1,15 +1,18 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package like a user's own: it depends on Penstock by its path, with the traits for messages of SwiftProtobuf and for
-// grpc-swift 2.
+// A package like a user's own: it depends on Penstock by its path, with the traits for messages of SwiftProtobuf, for
+// grpc-swift 2, and for logs, metrics and traces.
 let package = Package(
   name: "swift-packages",
   dependencies: [
-    .package(name: "penstock", path: "../..", traits: ["SwiftProtobuf", "GRPCSwift"]),
+    .package(name: "penstock", path: "../..", traits: ["SwiftProtobuf", "GRPCSwift", "Observability"]),
     .package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: []),
     .package(url: "https://github.com/grpc/grpc-swift-2.git", from: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf.git", from: "2.4.1"),
+    .package(url: "https://github.com/apple/swift-log.git", from: "1.16.2"),
+    .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
+    .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.3"),
   ],
   targets: [
     .testTarget(
@@ -24,6 +27,18 @@ let package = Package(
         .product(name: "Penstock", package: "penstock"),
         .product(name: "PenstockGRPC", package: "penstock"),
         .product(name: "GRPCCore", package: "grpc-swift-2"),
+      ]),
+    .testTarget(
+      name: "ObservabilityTests",
+      dependencies: [
+        .product(name: "Penstock", package: "penstock"),
+        .product(name: "PenstockObservability", package: "penstock"),
+        .product(name: "Logging", package: "swift-log"),
+        .product(name: "InMemoryLogging", package: "swift-log"),
+        .product(name: "Metrics", package: "swift-metrics"),
+        .product(name: "MetricsTestKit", package: "swift-metrics"),
+        .product(name: "Tracing", package: "swift-distributed-tracing"),
+        .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
       ]),
     // The program of examples/grpc-swift, which is a package of its own.
     .executableTarget(
