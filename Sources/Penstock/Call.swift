@@ -37,12 +37,13 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
     penstock_call_half_close(line.handle.pointer)
   }
 
-  /// The response headers, as soon as they have come; nil: the call ended without headers.
+  /// The response headers, as soon as they have come; nil: the answer has none, as that of an interceptor, or an end alone.
   ///
-  /// In a unary call they come with the response.
+  /// In a unary call they come with the response. In a call with many responses the first one is asked for meanwhile,
+  /// since an answer without headers begins with it.
   public func headers() async throws -> Metadata? {
     if kind == .unary { return await line.reply().headers }
-    return await line.headers()
+    return await line.headers(of: kind)
   }
 
   /// The responses, which are asked for one by one as they are read.
@@ -118,8 +119,8 @@ public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
     self.owner = owner
   }
 
-  /// The response headers; nil: the call ended without headers.
-  public func headers() async -> Metadata? { await line.headers() }
+  /// The response headers; nil: the answer has none. The first response is asked for meanwhile.
+  public func headers() async -> Metadata? { await line.headers(of: kind) }
   /// The status, as soon as the call has ended.
   public func status() async -> Status { await line.reply().status }
 

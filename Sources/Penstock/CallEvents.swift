@@ -95,16 +95,6 @@ final class CallEvents: Sendable {
 
   var ended: Reply? { state.withLock { $0.reply } }
 
-  /// The response headers; nil: the call ended without.
-  func headers() async -> Metadata? {
-    let headers: Headers = await wait(for: .headers) { state in
-      if case .awaited = state.headers { return nil }
-      return state.headers
-    }
-    if case .came(let metadata) = headers { return metadata }
-    return nil
-  }
-
   /// The first part of an answer. That of a server begins with headers, or is only an end; that of an interceptor may
   /// begin with a message.
   enum Beginning {
@@ -113,11 +103,12 @@ final class CallEvents: Sendable {
     case end(Reply)
   }
 
-  /// Waits for the first part of the answer. A message is asked for with `ask` meanwhile, if the kind has many.
+  /// Waits for the first part of the answer. A message is asked for with `ask` meanwhile, if the kind has many: an answer
+  /// without headers begins with one, and none comes that nobody has asked for.
   func beginning(_ ask: (() -> Void)?) async -> Beginning {
     if let ask {
       let mustAsk = state.withLock { state in
-        guard state.messages.isEmpty, state.reply == nil, !state.isAsking else { return false }
+        guard case .awaited = state.headers, !state.isAsking else { return false }
         state.isAsking = true
         return true
       }
@@ -126,7 +117,10 @@ final class CallEvents: Sendable {
     return await wait(for: .headers) { state in
       if case .came(let headers) = state.headers { return .headers(headers) }
       if !state.messages.isEmpty { return .message }
-      return state.reply.map { .end($0) }
+      if let reply = state.reply { return .end(reply) }
+      // A message has come and was taken.
+      if case .absent = state.headers { return .message }
+      return nil
     }
   }
 
@@ -199,6 +193,7 @@ final class CallEvents: Sendable {
     change(.message) { state in
       state.messages.append(message)
       state.isAsking = false
+      if case .awaited = state.headers { state.headers = .absent }
     }
   }
 

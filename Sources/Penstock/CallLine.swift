@@ -35,7 +35,11 @@ struct CallLine: Sendable {
   }
 
   func reply() async -> Reply { await waiting { await events.reply() } }
-  func headers() async -> Metadata? { await waiting { await events.headers() } }
+  /// The response headers; nil: the answer has none.
+  func headers(of kind: CallKind) async -> Metadata? {
+    if case .headers(let headers) = await beginning(of: kind) { return headers }
+    return nil
+  }
   func beginning(of kind: CallKind) async -> CallEvents.Beginning {
     await waiting {
       await events.beginning(kind.hasOneResponse ? nil : { penstock_call_demand(handle.pointer, 1) })

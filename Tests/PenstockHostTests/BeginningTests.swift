@@ -44,6 +44,29 @@ import Testing
     }
   }
 
+  @Test(arguments: [CallKind.serverStream, .bidi])
+  func nobodyWaitsForHeadersThatAnAnswerDoesNotHave(_ kind: CallKind) async throws {
+    try await withChannel { channel in
+      try Self.answer(channel, with: true)
+      // A wait without end would be cut by the deadline, whose status the reader gets then.
+      let call = try channel.call(
+        Method("/penstock.Echo/Bidi"), kind, options: CallOptions(timeout: .seconds(60)))
+      try await call.send([])
+      call.halfClose()
+      #expect(try await call.headers() == nil)
+      #expect(!call.hasEnded)
+      #expect(try await call.response() == [1])
+      // Nor after the first message was taken; and no further one is asked for.
+      #expect(try await call.headers() == nil)
+      #expect(await call.responses.headers() == nil)
+      #expect(!call.hasEnded)
+      var rest: [[UInt8]] = []
+      for try await response in call.responses { rest.append(response) }
+      #expect(rest == [[2]])
+      #expect(await call.status().code == .ok)
+    }
+  }
+
   @Test(arguments: CallKind.allCases)
   func anAnswerMayBeAnEnd(_ kind: CallKind) async throws {
     try await withChannel { channel in
