@@ -86,6 +86,10 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
     }
   }
 
+  /// The wait in milliseconds before another attempt that the server has named in "grpc-retry-pushback-ms" with an error:
+  /// -1, if it wants none; nil: it has said nothing.
+  package func retryPushback() async -> Int? { await line.reply().retryPushback }
+
   /// Whether the status has come.
   package var hasEnded: Bool { line.events.ended != nil }
 

@@ -273,6 +273,14 @@ final class Reply: Sendable {
     return [UInt8](bytes, count: length)
   }
 
+  /// See ``Call/retryPushback()``.
+  var retryPushback: Int? {
+    struct Said: Decodable { var retryPushbackMs: Int? }
+    if isOK { return nil }
+    return try? figures(Said.self, String(cString: penstock_reply_status_json(handle.pointer)))
+      .retryPushbackMs
+  }
+
   var statistics: String { String(cString: penstock_reply_stats_json(handle.pointer)) }
   var trace: String { String(cString: penstock_reply_trace_json(handle.pointer)) }
 }

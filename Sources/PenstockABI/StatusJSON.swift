@@ -15,6 +15,11 @@ func json(_ status: Status) -> JSON.Value? {
       object.set("details_error", JSON.string("grpc-status-details-bin does not decode as google.rpc.Status"))
     }
     if let body = status.body { object.set("body", JSON.string(body.view)) }
+    switch status.pushback {
+    case .none: break
+    case .after(let time): object.set("retry_pushback_ms", JSON.int(time / 1_000_000))
+    case .never: object.set("retry_pushback_ms", JSON.int(-1))
+    }
   }.value
 }
 

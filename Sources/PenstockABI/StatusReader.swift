@@ -36,6 +36,11 @@ struct StatusReader {
       if bytesEqual(key, "body") {
         return member.string { if !$0.isEmpty { status.body = $0 } }
       }
+      if bytesEqual(key, "retry_pushback_ms") {
+        return member.int(-1...2_147_483_647, "a number of milliseconds, or -1") {
+          status.pushback = $0 < 0 ? .never : .after(UInt64($0) * 1_000_000)
+        }
+      }
       return member.unknown
     }
     if let failure { return failure }

@@ -41,7 +41,7 @@
         switch await call.beginning() {
         case .headers(let received): headers = received
         case .message: break
-        case .end(let status): if status.code != .ok { return try end(status) }
+        case .end(let status): if status.code != .ok { return try await end(status, of: call) }
         }
         position = .messages(call, call.responses.makeAsyncIterator())
         return .metadata(GRPCCore.Metadata(headers))
@@ -57,15 +57,23 @@
             return .message(bytes)
           }
         } catch let error as Penstock.RPCError {
-          return try end(error.status)
+          return try await end(error.status, of: call)
         }
-        return try end(await call.status())
+        return try await end(await call.status(), of: call)
       }
 
-      private mutating func end(_ status: Penstock.Status) throws -> RPCResponsePart<[UInt8]> {
+      private mutating func end(
+        _ status: Penstock.Status, of call: ClientStream.BytesCall
+      ) async throws -> RPCResponsePart<[UInt8]> {
         position = .over
-        if status.code != .ok, let failure = stream.failure { throw failure }
-        return .status(GRPCCore.Status(status), GRPCCore.Metadata(status.trailers))
+        if status.code == .ok { return .status(GRPCCore.Status(status), GRPCCore.Metadata(status.trailers)) }
+        if let failure = stream.failure { throw failure }
+        var trailers = GRPCCore.Metadata(status.trailers)
+        // GRPCCore's retries read the server's word on them in the metadata, where the library leaves out its protocol.
+        if let wait = await call.retryPushback() {
+          trailers.addString("\(wait)", forKey: "grpc-retry-pushback-ms")
+        }
+        return .status(GRPCCore.Status(status), trailers)
       }
     }
   }

@@ -317,10 +317,31 @@ TEST(texts_have_the_page_of_a_proxy) {
   }
 }
 
-/* A status made of this JSON has the body again. */
+/* The status has the wait that the server names before another attempt; other values than a number mean that it wants none. */
+TEST(texts_have_the_wait_that_a_server_names) {
+  static const char *const values[][2] = {{"20", ":20}"}, {"-1", ":-1}"}, {"soon", ":-1}"}};
+  for (int i = 0; i < 3; i++) {
+    char target[64], whole[300], text[2048], expected[60];
+    snprintf(whole, sizeof(whole),
+             "HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\nContent-Length: 0\r\ngrpc-status: 14\r\n"
+             "grpc-retry-pushback-ms: %s\r\n\r\n",
+             values[i][0]);
+    answerer self = {.listener = listen_at(target, sizeof(target), 0), .text = whole, .length = strlen(whole)};
+    pthread_t thread;
+    pthread_create(&thread, NULL, answer, &self);
+    penstock_channel *channel = open_with(target, "{\"tls\": false, \"protocol\": \"grpc-web\", \"http\": \"1.1\"}");
+    status_of(channel, text, sizeof(text));
+    snprintf(expected, sizeof(expected), "\"retry_pushback_ms\"%s", values[i][1]);
+    CHECK_HAS(text, expected);
+    penstock_channel_release(channel);
+    end_answerer(&self, thread);
+  }
+}
+
+/* A status made of this JSON has the body again, and what the server said about further attempts. */
 TEST(texts_keep_the_body_of_a_status) {
   static const char json[] = "{\"code\":14,\"name\":\"UNAVAILABLE\",\"message\":\"x\",\"metadata\":{},\"details\":[],"
-                             "\"body\":\"<p>\"}";
+                             "\"body\":\"<p>\",\"retry_pushback_ms\":-1}";
   penstock_status *status = NULL;
   char *text = NULL;
   penstock_error *error = NULL;
@@ -331,6 +352,9 @@ TEST(texts_keep_the_body_of_a_status) {
   penstock_status_release(status);
   CHECK_RESULT(penstock_status_from_json("{\"code\": 14, \"body\": 1}", &status, &error), PENSTOCK_E_INVALID_JSON);
   CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.body", "expected a string");
+  CHECK_RESULT(penstock_status_from_json("{\"code\": 14, \"retry_pushback_ms\": -2}", &status, &error),
+               PENSTOCK_E_INVALID_JSON);
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, "$.retry_pushback_ms", "a number of milliseconds, or -1");
 }
 
 /* ---- Options and targets ---- */

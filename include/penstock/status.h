@@ -145,7 +145,8 @@ PENSTOCK_API penstock_result penstock_status_details_bin(const penstock_status *
 /* Writes the status as JSON: {"code": 5, "name": "NOT_FOUND", "message": "...", "metadata": {trailers}, "details":
  * [...]}. Each detail has "@type" and, if it is one of the ten google.rpc error details, its fields; else "base64".
  * If the details can't be decoded, there is "details_error"; if the answer belonged to no RPC, such as a proxy's page,
- * there may be "body", the first 512 bytes of its body, made printable.
+ * there may be "body", the first 512 bytes of its body, made printable. If the server has sent "grpc-retry-pushback-ms",
+ * there is "retry_pushback_ms": the wait in milliseconds before another attempt, or -1: it wants none.
  * result: E_NO_MEMORY.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: one thread at a time for one status. */
