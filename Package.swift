@@ -113,6 +113,16 @@ let host: [Target] =
           name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Observability"])),
       ],
       swiftSettings: swift),
+    // A plugin of protoc that makes typed clients; without its trait it says so.
+    .executableTarget(
+      name: "protoc-gen-penstock-swift",
+      dependencies: [
+        "CPenstock", "CPenstockVersion",
+        .product(
+          name: "SwiftProtobufPluginLibrary", package: "swift-protobuf",
+          condition: .when(traits: ["SwiftProtobuf"])),
+      ],
+      swiftSettings: swift),
     .testTarget(
       name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
   ]
@@ -124,7 +134,8 @@ let hostTraits: Set<Trait> =
   : [
     .trait(
       name: "SwiftProtobuf",
-      description: "calls with messages of SwiftProtobuf, and details of errors as messages"),
+      description:
+        "calls with messages of SwiftProtobuf, details of errors as messages, and the plugin of protoc"),
     .trait(name: "GRPCSwift", description: "the product PenstockGRPC, a transport for grpc-swift 2"),
     .trait(
       name: "Observability",
@@ -147,6 +158,7 @@ let hostProducts: [Product] =
     .library(name: "Penstock", targets: ["Penstock"]),
     .library(name: "PenstockGRPC", targets: ["PenstockGRPC"]),
     .library(name: "PenstockObservability", targets: ["PenstockObservability"]),
+    .executable(name: "protoc-gen-penstock-swift", targets: ["protoc-gen-penstock-swift"]),
   ]
 
 let fuzzers: [Target] =

@@ -40,7 +40,43 @@ let package = Package(
         .product(name: "Tracing", package: "swift-distributed-tracing"),
         .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
       ]),
-    // The program of examples/grpc-swift, which is a package of its own.
+    // Clients of protoc-gen-penstock-swift, and messages in a module of their own. Where functions are the main actor's and
+    // imports internal by default, the clients are as elsewhere.
+    .target(
+      name: "Shapes", dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
+      path: "clients/Shapes"),
+    .target(
+      name: "Clients",
+      dependencies: [
+        "Shapes",
+        .product(name: "Penstock", package: "penstock"),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+      ], path: "clients/Clients",
+      swiftSettings: [
+        .defaultIsolation(MainActor.self), .treatAllWarnings(as: .error),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("InternalImportsByDefault"), .enableUpcomingFeature("MemberImportVisibility"),
+      ]),
+    .target(
+      name: "Bare",
+      dependencies: [
+        .product(name: "Penstock", package: "penstock"),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+      ], path: "clients/Bare", swiftSettings: [.treatAllWarnings(as: .error)]),
+    .testTarget(
+      name: "ClientTests",
+      dependencies: [
+        "Bare", "Clients", "Shapes",
+        .product(name: "Penstock", package: "penstock"),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+      ], path: "clients/ClientTests"),
+    // The programs of examples/swift-protobuf and examples/grpc-swift, which are packages of their own.
+    .executableTarget(
+      name: "typed",
+      dependencies: [
+        .product(name: "Penstock", package: "penstock"),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+      ], path: "Typed", exclude: ["helloworld.proto"]),
     .executableTarget(
       name: "greeter",
       dependencies: [

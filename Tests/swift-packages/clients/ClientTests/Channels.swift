@@ -1,0 +1,1 @@
+../../../PenstockHostTests/Channels.swift
