@@ -1,5 +1,34 @@
 import GRPCCore
-import PenstockGRPC
+
+#if NIO
+  import GRPCNIOTransportHTTP2Posix
+
+  let isNIO = true
+
+  /// A transport of grpc-swift itself.
+  func makeTransport(
+    _ target: String, _ config: ServiceConfig = ServiceConfig(), compresses: Bool = true
+  ) throws -> HTTP2ClientTransport.Posix {
+    let parts = target.split(separator: ":").map(String.init)
+    let port = Int(parts[1])
+    return try .http2NIOPosix(
+      target: parts[0] == "localhost"
+        ? .dns(host: parts[0], port: port) : .ipv4(address: parts[0], port: port ?? 0),
+      transportSecurity: .plaintext,
+      config: .defaults { $0.compression.enabledAlgorithms = compresses ? .all : .none },
+      serviceConfig: config)
+  }
+#else
+  import PenstockGRPC
+
+  let isNIO = false
+
+  func makeTransport(
+    _ target: String, _ config: ServiceConfig = ServiceConfig(), compresses _: Bool = true
+  ) throws -> PenstockClientTransport {
+    try .penstock(target, options: .cleartext, serviceConfig: config)
+  }
+#endif
 
 /// Messages that are bytes.
 struct Raw: MessageSerializer, MessageDeserializer {
@@ -94,9 +123,9 @@ func withClient(
   target: String, config: ServiceConfig = ServiceConfig(),
   interceptors: [any ClientInterceptor] = [], _ body: (any EchoClient) async throws -> Void
 ) async throws {
-  try await withGRPCClient(
-    transport: .penstock(target, options: .cleartext, serviceConfig: config), interceptors: interceptors
-  ) { try await body($0) }
+  try await withGRPCClient(transport: makeTransport(target, config), interceptors: interceptors) {
+    try await body($0)
+  }
 }
 
 /// The error of a response, wherever in it the error comes.
