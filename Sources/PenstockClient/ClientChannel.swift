@@ -243,6 +243,14 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
+  /// Sets the user's own check of servers' certificates for connections that begin from now on. nil: there is none. If
+  /// the channel is closed, the check is released at once.
+  public func set(_ verifier: ServerVerifier?) -> Outcome {
+    if isClosed { return .closed }
+    transport.set(verifier)
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

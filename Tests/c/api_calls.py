@@ -55,7 +55,8 @@ TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor"
           "penstock_connector_functions": "pick_connector"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
-             "penstock_picker": "api_pick", "penstock_out_of_memory_hook": "api_out_of_memory"}
+             "penstock_picker": "api_pick", "penstock_verifier": "api_verify",
+             "penstock_out_of_memory_hook": "api_out_of_memory"}
 
 
 class Call:
@@ -162,6 +163,9 @@ class Call:
             self.groups |= {"picker"}
             self.groups -= {"any"}
             self.arguments.append("here ? here->pick : NULL")
+        elif type_ in ("penstock_verification *", "const penstock_verification *"):
+            # The channels of this test have no TLS.
+            self.arguments.append("NULL")
         elif type_ == "penstock_interceptor *":
             self.before.append(f"penstock_interceptor {name} = PENSTOCK_INTERCEPTOR_INIT;")
             self.before.append(f"bool with_{name} = !once_in(24);")

@@ -210,6 +210,11 @@ static void null_connect(penstock_connecting *connecting, void *user_data) {
   (void)user_data;
 }
 
+static int32_t null_verifier(penstock_verification *server, void *user_data) {
+  (void)server, (void)user_data;
+  return PENSTOCK_SERVER_ACCEPTED;
+}
+
 static int32_t null_picker(penstock_pick *pick, void *user_data) {
   (void)user_data;
   return (int32_t)penstock_pick_count(pick) - 1;
@@ -276,8 +281,14 @@ TEST(null_channel) {
   REFUSED(penstock_connecting_fail(NULL, "x"));
   CHECK(penstock_connecting_retain(NULL) == NULL);
   penstock_connecting_release(NULL);
-  REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
+  REFUSED(penstock_channel_set_verifier(NULL, null_verifier, &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 5);
+  OK(penstock_channel_set_verifier(channel, NULL, NULL, NULL));
+  CHECK(penstock_verification_name(NULL) == NULL && penstock_verification_count(NULL) == 0);
+  CHECK(penstock_verification_certificate(NULL, 0, &length) == NULL && length == 0);
+  REFUSED(penstock_verification_explain(NULL, "x"));
+  REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
+  CHECK_INT(atomic_load(&finalized), 6);
   OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));
   CHECK(penstock_pick_request(NULL) == NULL && penstock_pick_address(NULL, 0) == NULL);
   CHECK(penstock_pick_attribute(NULL, 0, "zone") == NULL && penstock_pick_context(NULL) == NULL);

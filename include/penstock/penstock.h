@@ -27,6 +27,7 @@
 #include "fork.h"
 #include "resolver.h"
 #include "connector.h"
+#include "verifier.h"
 #include "picker.h"
 
 #endif

@@ -224,8 +224,8 @@ public final class TLSContext {
     case .client:
       TLSEngine.watchRequests(handle)
       TLSEngine.verifyServers(handle)
-      let verifies = verifiesPeer || !identity.isEmpty
-      SSL_CTX_set_verify(handle, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
+      // Otherwise OpenSSL would not heed what `verify` of the engine finds.
+      SSL_CTX_set_verify(handle, SSL_VERIFY_PEER, nil)
       if !verifiesPeer && !identity.spiffeIDs.isEmpty {
         return SetupFailure("spiffe_ids", "they have to be verified, but \"verify\" is false")
       }

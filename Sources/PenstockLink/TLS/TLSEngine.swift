@@ -50,6 +50,9 @@ public final class TLSEngine {
   private var outOfMemory = false
   /// Whether the server has asked for a client certificate.
   private var wasAsked = false
+  /// The program's own check of the server's certificates; nil: there is none. Set before the handshake, and
+  /// let go after it.
+  public var verifier: ServerVerifier?
   /// The reason why the server's certificate was refused, and the certificate's names; nil: it was not.
   private var refusal: ByteBuffer?
 
@@ -130,6 +133,7 @@ public final class TLSEngine {
       return .failed
     }
     handshakeIsDone = true
+    verifier = nil
     if context.role == .server { return .done }
     SSL_set_info_callback(ssl) { ssl, _, _ in
       guard let ssl, let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio) else { return }
@@ -342,10 +346,13 @@ public final class TLSEngine {
         return false
       }
     }
-    if context.identity.isEmpty { return true }
+    if context.identity.isEmpty, verifier == nil { return true }
     guard let certificate = X509_STORE_CTX_get0_cert(verification) else { return false }
     let chain = context.verifiesPeer ? X509_STORE_CTX_get0_chain(verification) : nil
-    guard let flaw = context.identity.flaw(of: certificate, chain, TLSContext.library()) else { return true }
+    guard
+      let flaw = context.identity.flaw(of: certificate, chain, TLSContext.library())
+        ?? verifier?.flaw(of: chain ?? X509_STORE_CTX_get0_untrusted(verification), expectedName)
+    else { return true }
     PeerIdentity.say(certificate, to: flaw)
     refusal = flaw
     X509_STORE_CTX_set_error(verification, X509_V_ERR_APPLICATION_VERIFICATION)

@@ -36,8 +36,9 @@ public final class TLSSource {
     }
   }
 
-  /// Called in a forked child: a session that the parent may use, too, is resumed by neither twice.
-  public func becomeChild() { context.sessions?.removeAll() }
+  /// Forgets the sessions that later connections could resume. Called in a forked child, so that a session that the
+  /// parent may use, too, is resumed by neither twice, and when the program checks servers in another way.
+  public func forgetSessions() { context.sessions?.removeAll() }
 
   /// Makes the configuration anew if a file has changed.
   public func look() -> Change {

@@ -151,6 +151,17 @@ public final class Channel: @unchecked Sendable {
     runtime.post(Asked(core) { if $0.closedBecause == nil { $0.connector = connector } })
   }
 
+  /// Makes the user's function check the certificates of servers from now on, too; nil: it does no more. Sessions that
+  /// earlier connections have left are not resumed. Any thread.
+  public func set(_ verifier: ServerVerifier?) {
+    runtime.post(
+      Asked(core) {
+        if $0.closedBecause != nil { return }
+        $0.verifier = verifier
+        $0.destination.tls?.forgetSessions()
+      })
+  }
+
   /// The channel's connectivity state. Any thread.
   public var connectivity: Connectivity { core.connectivity.now }
 

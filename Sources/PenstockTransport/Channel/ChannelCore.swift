@@ -60,6 +60,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var picker: Picker?
   /// The user's functions that open the sockets; nil: the library opens them.
   var connector: ConnectorFunctions?
+  /// The user's own check of servers' certificates; nil: there is none.
+  var verifier: ServerVerifier?
   /// For ChannelCore+Choice. `asking`: attempts whose endpoint is chosen at the end of this turn. `parked`: attempts
   /// for which no ready endpoint is suitable. `offered`: the endpoint about which hops are being asked.
   var asking = WaitQueue<Attempt>()
@@ -469,6 +471,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     // These are released last, because their release may run user code.
     picker = nil
     connector = nil
+    verifier = nil
   }
 
   // MARK: In a child of fork
@@ -476,7 +479,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// Called in a forked child. Drops the parent's connections, and makes the channel IDLE: the next call connects.
   func becomeChild(_: inout InheritedCalls) {
     closeInChild()
-    destination.tls?.becomeChild()
+    destination.tls?.forgetSessions()
     names?.becomeChild()
     runtime.disarm(self)
     idleTimer.map { runtime.disarm($0) }

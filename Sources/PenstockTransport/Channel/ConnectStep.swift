@@ -129,13 +129,14 @@ class Destination: ConnectionSettings {
     case failed(ByteBuffer)
   }
 
-  /// Makes the steps for one new connection.
-  func steps(to endpoint: Endpoint) -> Steps {
+  /// Makes the steps for one new connection. `verifier`: the program's own check of the server's certificates.
+  func steps(to endpoint: Endpoint, _ verifier: ServerVerifier?) -> Steps {
     let dialogue = proxyStep(to: endpoint)
     guard let tls else { return .made(dialogue) }
     guard let engine = TLSEngine.make(tls.context, host: target.host.view) else {
       return .failed(TLSContext.reason("TLS could not be set up for the connection"))
     }
+    engine.verifier = verifier
     guard let dialogue else { return .made(TLSStep(engine)) }
     dialogue.next = TLSStep(engine)
     return .made(dialogue)

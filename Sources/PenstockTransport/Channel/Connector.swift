@@ -109,7 +109,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   private func begin(_ socket: Socket, connecting: Bool) -> ByteBuffer? {
     let first: ConnectStep?
-    switch channel.destination.steps(to: endpoint) {
+    switch channel.destination.steps(to: endpoint, channel.verifier) {
     case .made(let made): first = made
     case .failed(let words): return words
     }

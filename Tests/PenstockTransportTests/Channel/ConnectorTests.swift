@@ -40,8 +40,10 @@ import Testing
   }
 
   final class GreetedDestination: Destination {
-    override func steps(to endpoint: Endpoint) -> Steps {
-      guard case .made(let rest) = super.steps(to: endpoint) else { return .failed(bytes("no TLS")) }
+    override func steps(to endpoint: Endpoint, _ verifier: ServerVerifier?) -> Steps {
+      guard case .made(let rest) = super.steps(to: endpoint, verifier) else {
+        return .failed(bytes("no TLS"))
+      }
       let greeting = Greeting()
       greeting.next = rest
       return .made(greeting)

@@ -59,7 +59,8 @@ def test_a_channel_names_all_its_options(tables: Dict[str, Dict[str, Any]]) -> N
     named = set(re.findall(r"``(\w+)``", Channel.__doc__))
     options = set(tables["penstock_channel_new"]) | set(tables['"tls" of a channel'])
     assert options <= named
-    arguments = {"target", "options", "interceptors", "runtime", "resolver", "connector", "picker", "codec"}
+    arguments = {"target", "options", "interceptors", "runtime", "resolver", "connector", "verifier", "picker"}
+    arguments.add("codec")
     assert named - options <= arguments | {"path"}
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ._channels.picker import Endpoint, Pick
     from ._channels.resolver import Resolver
     from ._channels.runtime import Runtime, add_interceptor, default_runtime, snapshot
+    from ._channels.verifier import Verification
     from ._handles.arguments import Uncompressed
     from ._handles.errors import (
         AlreadyError,
@@ -134,6 +135,7 @@ __all__ = [
     "UnaryUnary",
     "Uncompressed",
     "Verdict",
+    "Verification",
     "WouldBlockError",
     "WouldDeadlockError",
     "add_interceptor",
@@ -210,6 +212,7 @@ _HOMES = {
     "UnaryUnary": "._calls.caller",
     "Uncompressed": "._handles.arguments",
     "Verdict": "._handles.verdict",
+    "Verification": "._channels.verifier",
     "WouldBlockError": "._handles.errors",
     "WouldDeadlockError": "._handles.errors",
     "add_interceptor": "._channels.runtime",

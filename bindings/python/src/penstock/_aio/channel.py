@@ -12,6 +12,7 @@ from .._channels.base import TLS, BaseChannel
 from .._channels.connector import ConnectFunction, Connector
 from .._channels.picker import Picker
 from .._channels.resolver import Resolver
+from .._channels.verifier import Verifier
 from .._handles.verdict import Connectivity
 from .caller import Caller
 from .driver import Group, driver_of, until_woken, wake
@@ -37,6 +38,7 @@ class Channel(BaseChannel, Caller):
         interceptors: Interceptors = (),
         resolver: Optional[Resolver] = None,
         connector: Union[Connector, ConnectFunction, None] = None,
+        verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
         loop: Optional[Loop] = None,
@@ -56,6 +58,7 @@ class Channel(BaseChannel, Caller):
             runtime=driver.runtime,
             resolver=resolver,
             connector=connector,
+            verifier=verifier,
             picker=picker,
             codec=codec,
         )

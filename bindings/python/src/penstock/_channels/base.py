@@ -22,6 +22,7 @@ from .connector import ConnectFunction, Connector, set_connector
 from .picker import Picker, set_picker
 from .resolver import Resolver
 from .runtime import Runtime
+from .verifier import Verifier, set_verifier
 from .watch import Changed, watch
 
 TLS = Union[bool, Mapping[str, Any]]
@@ -40,6 +41,7 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
         runtime: Runtime,
         resolver: Optional[Resolver] = None,
         connector: Union[Connector, ConnectFunction, None] = None,
+        verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
     ) -> None:
@@ -70,6 +72,8 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
             resolver._join(self._handle, self._kept)
         if connector is not None:
             set_connector(self._handle, connector, self._kept, self._begins_tasks)
+        if verifier is not None:
+            set_verifier(self._handle, verifier, self._kept)
         if picker is not None:
             self.set_picker(picker)
 

@@ -28,6 +28,7 @@ from .connector import ConnectFunction, Connector
 from .picker import Picker
 from .resolver import Resolver
 from .runtime import Runtime, default_runtime
+from .verifier import Verifier
 
 
 class Channel(BaseChannel, Caller):
@@ -59,6 +60,9 @@ class Channel(BaseChannel, Caller):
     ``connector``: opens the sockets of all connections. It is a `Connector`, or a function that gets a `Connecting`
     and returns a connected socket, its descriptor, or None, so that the library connects. The function may wait: it
     runs on a thread of its own for each connection, or, if it is `async def`, as a task of the channel's loop.
+    ``verifier``: a function that checks the certificates of each server of TLS, when the library's own checks have
+    passed. It gets a `Verification`, and returns True if the server is accepted, or a text that says why it is not.
+    An exception refuses the server, too. It must not wait.
     ``picker``: a function that chooses the server of each attempt: see `set_picker`. ``codec``: a `Codec` that
     replaces the serializers of all methods, such as ``ProtobufJSONCodec()``.
 
@@ -76,6 +80,7 @@ class Channel(BaseChannel, Caller):
         runtime: Optional[Runtime] = None,
         resolver: Optional[Resolver] = None,
         connector: Union[Connector, ConnectFunction, None] = None,
+        verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
     ) -> None:
@@ -87,6 +92,7 @@ class Channel(BaseChannel, Caller):
             runtime=default_runtime() if runtime is None else runtime,
             resolver=resolver,
             connector=connector,
+            verifier=verifier,
             picker=picker,
             codec=codec,
         )

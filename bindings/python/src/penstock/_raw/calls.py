@@ -1,5 +1,5 @@
 """The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h,
-cancel.h, resolver.h, connector.h and picker.h."""
+cancel.h, resolver.h, connector.h, verifier.h and picker.h."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .c_types import (
     penstock_interrupted,
     penstock_picker,
     penstock_resolver_functions,
+    penstock_verifier,
 )
 
 PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
@@ -378,6 +379,18 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_connecting_retain": (c_void_p, c_void_p),
     # void penstock_connecting_release(penstock_connecting *connecting);
     "penstock_connecting_release": (None, c_void_p),
+    # ---- verifier.h ----
+    # penstock_result penstock_channel_set_verifier(penstock_channel *channel, penstock_verifier verifier, void
+    # *user_data, penstock_finalizer finalizer);
+    "penstock_channel_set_verifier": (c_int32, c_void_p, penstock_verifier, c_void_p, penstock_finalizer),
+    # const char *penstock_verification_name(const penstock_verification *server);
+    "penstock_verification_name": (c_char_p, c_void_p),
+    # size_t penstock_verification_count(const penstock_verification *server);
+    "penstock_verification_count": (c_size_t, c_void_p),
+    # const void *penstock_verification_certificate(penstock_verification *server, size_t index, size_t *length);
+    "penstock_verification_certificate": (c_void_p, c_void_p, c_size_t, POINTER(c_size_t)),
+    # penstock_result penstock_verification_explain(penstock_verification *server, const char *words);
+    "penstock_verification_explain": (c_int32, c_void_p, c_char_p),
     # ---- picker.h ----
     # penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker, void *user_data,
     # penstock_finalizer finalizer);
