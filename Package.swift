@@ -25,8 +25,13 @@ if embedded {
   ]
 }
 
-// Where tests run, each step of a call looks at what has to hold (Sources/PenstockCall/Invariants.swift).
-if !embedded || Context.environment["PENSTOCK_CHECKS"] == "1" { swift += [.define("PENSTOCK_CHECKS")] }
+// Where tests run, each step of a call looks at what has to hold (Sources/PenstockCall/Invariants.swift). A Swift program that is
+// built for release does without.
+if fuzzing || Context.environment["PENSTOCK_CHECKS"] == "1" {
+  swift += [.define("PENSTOCK_CHECKS")]
+} else if !embedded {
+  swift += [.define("PENSTOCK_CHECKS", .when(configuration: .debug))]
+}
 
 if fuzzing { swift += [.unsafeFlags(["-enable-testing", "-sanitize=fuzzer,address"])] }
 

@@ -159,7 +159,7 @@ def summary(rounds):
 
 
 def swift_version():
-    package = (ROOT / "benchmarks" / "grpc-swift" / "Package.swift").read_text()
+    package = (ROOT / "benchmarks" / "swift" / "Package.swift").read_text()
     return re.search(r'grpc-swift-2\.git", exact: "(.*?)"', package).group(1)
 
 

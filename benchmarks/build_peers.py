@@ -2,7 +2,7 @@
 this file.
 
 `build()` gives their paths by name, or None for a program that can't be built here, and prints the reason. A program is
-built again only if its sources have changed; a file beside it has their digest. The first build of grpc-swift-client takes
+built again only if its sources have changed; a file beside it has their digest. The first build of the clients in Swift takes
 5 to 10 minutes.
 """
 
@@ -69,9 +69,9 @@ def bare(name, sources):
 def with_swift(name, sources):
     del sources
     need(os.environ.get("SWIFT", "swift"), "none; https://www.swift.org/install/linux")
-    print(f"{name}: building grpc-swift-2, some minutes the first time; its log is build/bench/{name}.log", flush=True)
-    scratch = "build/bench/grpc-swift"
-    script = (f". scripts/common.sh; swiftpm build --package-path benchmarks/grpc-swift --scratch-path {scratch} "
+    print(f"{name}: building it with grpc-swift-2, some minutes the first time; its log is build/bench/{name}.log", flush=True)
+    scratch = "build/bench/swift"
+    script = (f". scripts/common.sh; swiftpm build --package-path benchmarks/swift --scratch-path {scratch} "
               f"-c release --product {name}")
     log = BUILT / f"{name}.log"
     with log.open("w") as output:
@@ -83,6 +83,9 @@ def with_swift(name, sources):
     (BUILT / f"{name}.new").replace(BUILT / name)
 
 
+# The sources of the clients in Swift, which have the library inside.
+SWIFT = ["swift/Package.swift", "swift/Sources/*/*.swift", "../Package.swift", "../Sources/**/*.swift",
+         "../Sources/**/*.h", "../include/penstock/*.h"]
 # For each program by name: the function that builds it, and its sources.
 PROGRAMS = {
     "grpcpp_client": (with_grpcpp, ["grpcpp_client.cc"]),
@@ -94,7 +97,9 @@ PROGRAMS = {
     "cycle.so": (lambda name, sources: in_c(name, sources, "-shared", "-fPIC", "-ldl"), ["cycle.c"]),
     "bare": (bare, ["bare.c", "bare_*.c", "bare*.h"]),
     "bare_http1": (in_c, ["bare_http1.c"]),
-    "grpc-swift-client": (with_swift, ["grpc-swift/Package.swift", "grpc-swift/Sources/grpc-swift-client/*.swift"]),
+    "grpc-swift-client": (with_swift, SWIFT),
+    "penstock-swift-client": (with_swift, SWIFT),
+    "grpc-swift-hello": (with_swift, SWIFT),
 }
 
 

@@ -36,6 +36,8 @@ WHATS = {
     # This client closes the connection after some hundred resets, so MANY also shows that the servers do not reset
     # its streams.
     "grpc-swift-client": (*UNARY, MANY, *STREAMS),
+    "grpc-swift-client --transport penstock": (*UNARY, MANY, *STREAMS),
+    "penstock-swift-client": (*UNARY, MANY, *STREAMS),
 }
 # The cases that bare can run in cleartext only.
 BARE = {"cleartext": (*THREADS, "--what unary --style blocking", "--what pingpong --style blocking"), "TLS": ()}
@@ -118,7 +120,8 @@ def main():
     suite = harness.Suite(sys.argv[1:])
     programs = build_peers.build()
     suite.skipped = sum(path is None for path in programs.values())
-    commands = {name: [str(programs[name])] for name in (*WHATS, *FIRST) if programs.get(name)}
+    commands = {client: [str(programs[program]), *more] for client in (*WHATS, *FIRST)
+                for program, *more in [client.split()] if programs.get(program)}
     commands["grpcio_client.py"] = [sys.executable, str(build_peers.HERE / "grpcio_client.py")]
     with harness.workspace() as folder:
         certificates = harness.Certificates(folder)

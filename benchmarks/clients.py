@@ -1,11 +1,11 @@
 """The measuring programs: the command of each for a measurement, and how its output is read.
 
-`penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio` and `grpc-swift-2` are programs with
-its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load generator, C) knows
-nothing of gRPC: it sends a prepared request, counts bytes and reads no message, so it shows what HTTP/2 alone costs. `bare`
-has no HTTP/2 library either: it writes prepared frames to the same server (`bare frames`), or to a server that is as simple as
-itself (`bare sockets`). So it shows how fast any client could be with that server and the kernel. Each program has one
-connection.
+`penstock` is bench_client, a C program through the public header; `grpc++`, `grpcio`, `grpc-swift-2` and `penstock, Swift` are
+programs with its options and its line of JSON. All of them check each reply byte by byte. `h2load` (nghttp2's own load
+generator, C) knows nothing of gRPC: it sends a prepared request, counts bytes and reads no message, so it shows what HTTP/2
+alone costs. `bare` has no HTTP/2 library either: it writes prepared frames to the same server (`bare frames`), or to a server
+that is as simple as itself (`bare sockets`). So it shows how fast any client could be with that server and the kernel. Each
+program has one connection.
 """
 
 import array
@@ -45,9 +45,9 @@ def build_client():
 
 
 def peers(quick):
-    """The programs of build_peers.py that could be built, by name. A quick run leaves out grpc-swift-client, which takes
-    minutes to build."""
-    names = [name for name in build_peers.PROGRAMS if not quick or name != "grpc-swift-client"]
+    """The programs of build_peers.py that could be built, by name. A quick run leaves out those in Swift, which take minutes
+    to build."""
+    names = [name for name in build_peers.PROGRAMS if not quick or "swift" not in name]
     return {name: path for name, path in build_peers.build(names).items() if path}
 
 
@@ -263,9 +263,11 @@ def clients(folder, programs):
         found["h2load"] = H2load(folder)
     else:
         missing["h2load"] = "not installed (Debian: nghttp2-client)"
-    for name, program in (("grpc++", "grpcpp_client"), ("grpc-swift-2", "grpc-swift-client")):
+    for name, program, *more in (("grpc++", "grpcpp_client"), ("grpc-swift-2", "grpc-swift-client"),
+                                 ("grpc-swift-2 over penstock", "grpc-swift-client", "--transport", "penstock"),
+                                 ("penstock, Swift", "penstock-swift-client")):
         if program in programs:
-            found[name] = Program([programs[program]], cycles=name == "grpc++")
+            found[name] = Program([programs[program]], *more, cycles=name == "grpc++")
         else:
             missing[name] = f"there is no {(BUILT / program).relative_to(ROOT)}"
     try:

@@ -76,6 +76,15 @@ messages of google.protobuf, of 64 bytes in unary calls and 16 in streams of 5,0
 or messages. Each client has its own process, whose whole CPU time counts. Ratios are medians of those of each round."""
 AIO = """Written by `make bench` (alone: `benchmarks/run aio`): Python on an event loop of asyncio against `penstock-peer`, with
 messages of 64 bytes. Figures are medians of the rounds; the ratios to grpc.aio are medians of those of each round."""
+SWIFT = """Written by `make bench` (alone: `benchmarks/run swift`): clients in Swift against `penstock-peer`, built for release
+by a package that depends on this one by its path; messages are arrays of bytes, of 64 in unary calls and the ping-pong.
+`grpc-swift-2` is a client of grpc-swift-2 over its NIO transport, `grpc-swift-2 over penstock` the same program over
+`PenstockClientTransport`, `penstock, Swift` the module `Penstock`, and `penstock` the C library from C. Rates are of calls or
+messages, or MiB of large ones. Ratios are medians of those of each round."""
+BUILD_SIZE = """Written by `benchmarks/run build-size`: the program of examples/swift/hello as a package in a fresh folder, which
+depends on this one by `.package(path:)` and on nothing else, and the same program with grpc-swift-2 over NIO. The times are those
+of a first build. The sizes are those of the stripped program, built for release, without the shared libraries that it needs;
+"ours" are the bytes that symbols of this library have in it."""
 START = """Written by `make bench` (alone: `benchmarks/run start`): Python programs against `penstock-peer`, each run in a process
 of its own: Python alone, with the import, and with one unary call. CPU time and peak memory are of the whole process.
 Figures are medians of the rounds; the ratios are medians of those of each round."""
@@ -102,6 +111,13 @@ def keep(name, found):
 def of_run(text, name):
     """The text of a section, with the date of the run that its figures come from."""
     return f"{text}\n\nThe run: {figures('runs')[name]}."
+
+
+def section(title, text, name, told):
+    """A section of the page, if its figures have been kept."""
+    if not (FIGURES / f"{name}.json").exists():
+        return []
+    return [title, "", of_run(text, name), "", *told(figures(name)), ""]
 
 
 def rows(heads, cells):
@@ -185,16 +201,30 @@ def aio(found):
     return rows(("what", "client", "a second", "of grpc.aio", "CPU, us", "of grpc.aio"), cells)
 
 
-def python(found):
+def compared(found, *others):
+    """The rates and CPU times of clients, with their ratios to `others`, and the aims."""
     cells = []
     for title, clients in found["rows"].items():
         for name, one in clients.items():
-            ratios = (one["of"].get(other, {}).get(key) for other in ("grpcio", "connectrpc") for key in ("rate", "cpu_us"))
+            ratios = (one["of"].get(other, {}).get(key) for other in others for key in ("rate", "cpu_us"))
             cells.append([title, name, f"{one['rate']:,.0f}", f"{one['cpu_us']:.2f}",
                           *("" if each is None else f"{each['median']:.2f}" for each in ratios)])
-    table_of = rows(("what", "client", "a second", "CPU, us", "rate of grpcio", "CPU of grpcio", "rate of connectrpc",
-                     "CPU of connectrpc"), cells)
-    return [*table_of, "", *aims(found)]
+    ratios = (f"{what} of {other}" for other in others for what in ("rate", "CPU"))
+    return [*rows(("what", "client", "a second", "CPU, us", *ratios), cells), "", *aims(found)]
+
+
+def python(found):
+    return compared(found, "grpcio", "connectrpc")
+
+
+def swift(found):
+    return compared(found, "grpc-swift-2", "penstock")
+
+
+def build_size(found):
+    times = [[how, f"{one['seconds']:.0f}", f"{one['cpu_seconds']:.0f}"] for how, one in found["build"].items()]
+    sizes = [[name, f"{one['bytes']:,}", f"{one['ours']:,}"] for name, one in found["size"].items()]
+    return [*rows(("first build", "seconds", "CPU seconds"), times), "", *rows(("program with", "bytes", "ours"), sizes)]
 
 
 def aims(found):
@@ -271,6 +301,8 @@ def page():
            *protocol_counts(compared["instructions"]), "",
            "## Python", "", of_run(PYTHON, "python"), "", *python(figures("python")), "",
            "## Python on an event loop", "", of_run(AIO, "aio"), "", *aio(figures("aio")), "",
+           *section("## Swift", SWIFT, "swift", swift),
+           *section("### Build time and size", BUILD_SIZE, "build-size", build_size),
            "## The start of a Python program", "", of_run(START, "start"), "", *start(figures("start")), "",
            "## Where the time of a call goes", "", of_run(WHERE, "where"), "", *where(figures("where")), "",
            "## Interceptors", "", of_run(CHAINS, "interceptors"), "", RATES, "", *hop_rates(chains["rates"]), "",

@@ -74,18 +74,18 @@ def row(target, title, rounds, seconds):
         for name in here[turn:] + here[:turn]:
             taken[name].append(once(target, name, what, calls[name]))
             calls[name] = max(int(taken[name][-1]["rate"] * seconds), LEAST)
-    found = {name: summary(samples, taken) for name, samples in taken.items()}
+    found = {name: summary(samples, taken, THEIRS) for name, samples in taken.items()}
     if INTERCEPTED in taken and GRPC in taken:
         found[INTERCEPTED]["added_us"] = statistics.median(
             one["cpu_us"] - base["cpu_us"] for one, base in zip(taken[INTERCEPTED], taken[GRPC], strict=True))
     return found
 
 
-def summary(samples, taken):
-    """The medians of one client, and the ratios to each of the others in the same round: median, least and most."""
+def summary(samples, taken, others):
+    """The medians of one client, and the ratios to each of `others` in the same round: median, least and most."""
     found = {key: statistics.median(one[key] for one in samples) for key in ("rate", "cpu_us")}
     found["of"] = {}
-    for other in THEIRS:
+    for other in others:
         if other in taken:
             found["of"][other] = ratios = {}
             for key in ("rate", "cpu_us"):

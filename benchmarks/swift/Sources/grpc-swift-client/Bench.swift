@@ -1,5 +1,5 @@
+import BenchSupport
 import GRPCCore
-import GRPCNIOTransportHTTP2Posix
 
 /// The serializer of messages that are arrays of bytes: it does not change them.
 struct Bytes: MessageSerializer, MessageDeserializer {
@@ -11,16 +11,16 @@ struct Bytes: MessageSerializer, MessageDeserializer {
 }
 
 /// The measurements, made with one client on one connection.
-struct Bench: Sendable {
-  let client: GRPCClient<HTTP2ClientTransport.Posix>
+struct Bench<Transport: ClientTransport>: Sendable {
+  let client: GRPCClient<Transport>
   let options: Options
   let request: [UInt8]
   private let callOptions: CallOptions
 
-  init(client: GRPCClient<HTTP2ClientTransport.Posix>, options: Options) {
+  init(client: GRPCClient<Transport>, options: Options) {
     self.client = client
     self.options = options
-    request = (0..<options.bytes).map { UInt8(truncatingIfNeeded: $0 * 131) }
+    request = options.message
     var callOptions = CallOptions.defaults
     callOptions.maxRequestMessageBytes = 1 << 30
     callOptions.maxResponseMessageBytes = 1 << 30
@@ -30,8 +30,7 @@ struct Bench: Sendable {
   /// Makes the calls or messages. Gives the duration of each if they go one after the other, otherwise an empty array.
   func run(_ calls: Int) async throws -> [Duration] {
     switch options.what {
-    case "unary" where options.inFlight == 1: return try await unarySerial(calls)
-    case "unary": try await unaryMany(calls)
+    case "unary": return try await BenchSupport.unary(calls, options.inFlight) { try await unary() }
     case "pingpong": return try await pingPong(calls)
     case "up":
       try await stream(
@@ -52,24 +51,7 @@ struct Bench: Sendable {
       request: ClientRequest(message: request), descriptor: method("Unary"), serializer: Bytes(),
       deserializer: Bytes(), options: callOptions
     ) { response in
-      guard try response.message == request else { fail("wrong reply") }
-    }
-  }
-
-  private func unarySerial(_ calls: Int) async throws -> [Duration] {
-    let clock = ContinuousClock()
-    var taken: [Duration] = []
-    taken.reserveCapacity(calls)
-    for _ in 0..<calls { taken.append(try await clock.measure { try await unary() }) }
-    return taken
-  }
-
-  private func unaryMany(_ calls: Int) async throws {
-    try await withThrowingDiscardingTaskGroup { group in
-      for number in 0..<options.inFlight {
-        let share = calls / options.inFlight + (number < calls % options.inFlight ? 1 : 0)
-        group.addTask { for _ in 0..<share { try await unary() } }
-      }
+      guard isSame(try response.message, request) else { fail("wrong reply") }
     }
   }
 
@@ -91,7 +73,7 @@ struct Bench: Sendable {
       taken.reserveCapacity(calls)
       var started = opened
       for try await echo in response.messages {
-        guard echo == request else { fail("wrong message") }
+        guard isSame(echo, request) else { fail("wrong message") }
         taken.append(ContinuousClock.now - started)
         if taken.count == calls {
           turn.finish()
@@ -118,7 +100,7 @@ struct Bench: Sendable {
     ) { response in
       var received = 0
       for try await message in response.messages {
-        guard message == wanted else { fail("wrong message") }
+        guard isSame(message, wanted) else { fail("wrong message") }
         received += 1
       }
       guard received == receives else { fail("wrong count: \(received)") }
