@@ -46,7 +46,7 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
     return await line.headers(of: kind)
   }
 
-  /// The responses, which are asked for one by one as they are read.
+  /// The responses, which are asked for as they are read: the first alone, later ones a little ahead.
   public var responses: Responses<Response> { Responses(line, kind, method.decode, self) }
 
   /// The only response, with the end of the call. In a call with many responses: the next one.
@@ -61,7 +61,7 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   }
 
   /// The status, as soon as the call has ended. It comes after the responses: a call with many ends only when they have
-  /// been read, or by its deadline or a cancel.
+  /// been asked for, or by its deadline or a cancel.
   public func status() async -> Status {
     await line.reply().status
   }
@@ -104,8 +104,8 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   }
 }
 
-/// The responses of a call. They are asked for one at a time: the server sends no faster than they are read, but for the
-/// window of the stream.
+/// The responses of a call. They are asked for as they are read, from the second on up to 16 ahead, or as many as make 1 MiB:
+/// the server sends no faster than they are read, but for these and the window of the stream.
 public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
   let line: CallLine
   let kind: CallKind

@@ -30,11 +30,15 @@ final class CallEvents: Sendable {
     var headers = Headers.awaited
     /// Messages that have come and that nobody has taken.
     var messages: [Handle] = []
-    /// Whether a message has been asked for that has not come.
-    var isAsking = false
+    /// How many messages have been asked for that have not come.
+    var asked = 0
+    /// How many messages may be asked for before they are read.
+    var ahead = 1
     /// How many messages the transport has taken.
     var sent: UInt64 = 0
     var reply: Reply?
+    /// Whether the program has cancelled the call.
+    var isCancelled = false
     /// The error with which the program's own requests ended.
     var failure: (any Error)?
     /// The task that sends the program's requests.
@@ -42,6 +46,19 @@ final class CallEvents: Sendable {
     var waiters: [Waiter] = []
     /// Grows with each change, so that a task which looked before a change does not wait for it.
     var version: UInt64 = 0
+
+    /// How many messages to ask for now: none while at least half of those that may be ahead are there or asked for.
+    mutating func toAsk() -> UInt64 {
+      let there = messages.count + asked
+      if reply != nil || there > ahead / 2 { return 0 }
+      asked += ahead - there
+      return UInt64(ahead - there)
+    }
+
+    /// Takes a message, or else the end.
+    mutating func take() -> Next? {
+      messages.isEmpty ? reply.map { .end($0) } : .message(messages.removeFirst())
+    }
 
     mutating func changed(_ change: Change) -> [Waiter] {
       version += 1
@@ -105,14 +122,13 @@ final class CallEvents: Sendable {
 
   /// Waits for the first part of the answer. A message is asked for with `ask` meanwhile, if the kind has many: an answer
   /// without headers begins with one, and none comes that nobody has asked for.
-  func beginning(_ ask: (() -> Void)?) async -> Beginning {
+  func beginning(_ ask: ((UInt64) -> Void)?) async -> Beginning {
     if let ask {
-      let mustAsk = state.withLock { state in
-        guard case .awaited = state.headers, !state.isAsking else { return false }
-        state.isAsking = true
-        return true
+      let count = state.withLock { state in
+        guard case .awaited = state.headers else { return UInt64(0) }
+        return state.toAsk()
       }
-      if mustAsk { ask() }
+      if count > 0 { ask(count) }
     }
     return await wait(for: .headers) { state in
       if case .came(let headers) = state.headers { return .headers(headers) }
@@ -129,24 +145,24 @@ final class CallEvents: Sendable {
     case end(Reply)
   }
 
-  /// The next message, for which `ask` asks if no other task has; or the end of the call.
-  func next(_ ask: () -> Void) async -> Next {
+  /// Takes the next message if it has come, or the end of the call; nil: neither is there. Asks with `ask` for messages,
+  /// unless enough of them are there or asked for.
+  func take(_ ask: (UInt64) -> Void) -> Next? {
+    let (count, next) = state.withLock { ($0.toAsk(), $0.take()) }
+    if count > 0 { ask(count) }
+    return next
+  }
+
+  /// The next message, or the end of the call.
+  func next(_ ask: (UInt64) -> Void) async -> Next {
     while true {
-      enum Look {
-        case found(Next)
-        case mustAsk
+      if let next = take(ask) { return next }
+      let next: Next? = await wait(for: .message) { state in
+        if let next = state.take() { return .some(next) }
+        // Another task has taken what came: this one asks anew.
+        return state.asked == 0 ? .some(nil) : nil
       }
-      let look: Look = await wait(for: .message) { state in
-        if !state.messages.isEmpty { return .found(.message(state.messages.removeFirst())) }
-        if let reply = state.reply { return .found(.end(reply)) }
-        if state.isAsking { return nil }
-        state.isAsking = true
-        return .mustAsk
-      }
-      switch look {
-      case .found(let next): return next
-      case .mustAsk: ask()
-      }
+      if let next { return next }
     }
   }
 
@@ -183,16 +199,23 @@ final class CallEvents: Sendable {
 
   var failure: (any Error)? { state.withLock { $0.failure } }
 
+  func cancelled() { state.withLock { $0.isCancelled = true } }
+
   // ---- What the library tells ----
 
   func headersCame(_ headers: Metadata) {
     change(.headers) { $0.headers = .came(headers) }
   }
 
-  func messageCame(_ message: Handle) {
+  /// The most messages, and about the most bytes, that are asked for before they are read. So a task that reads many in a
+  /// row does not change threads for each. The first message of a call comes alone.
+  private static let mostAhead = (messages: 16, bytes: 1 << 20)
+
+  func messageCame(_ message: Handle, _ length: Int) {
     change(.message) { state in
       state.messages.append(message)
-      state.isAsking = false
+      state.asked -= 1
+      state.ahead = min(Self.mostAhead.messages, max(1, Self.mostAhead.bytes / max(length, 1)))
       if case .awaited = state.headers { state.headers = .absent }
     }
   }
@@ -205,6 +228,8 @@ final class CallEvents: Sendable {
     var pump: Task<Void, Never>?
     change(.end) { state in
       state.reply = reply
+      // Nobody reads on what came before a cancel.
+      if state.isCancelled && !reply.isOK { state.messages = [] }
       if case .awaited = state.headers { state.headers = reply.headers.map { .came($0) } ?? .absent }
       pump = state.pump
       state.pump = nil
@@ -234,7 +259,9 @@ final class CallEvents: Sendable {
     if !kind.hasOneResponse {
       table.on_message = { _, message, data in
         guard let message = penstock_message_retain(message) else { return }
-        CallEvents.of(data)?.messageCame(Handle(message, penstock_message_release))
+        var length = 0
+        _ = penstock_message_bytes(message, &length)
+        CallEvents.of(data)?.messageCame(Handle(message, penstock_message_release), length)
       }
     }
     return table

@@ -19,6 +19,7 @@ struct CallLine: Sendable {
   }
 
   func cancel(_ reason: String) {
+    events.cancelled()
     penstock_call_cancel(handle.pointer, reason)
   }
 
@@ -42,7 +43,7 @@ struct CallLine: Sendable {
   }
   func beginning(of kind: CallKind) async -> CallEvents.Beginning {
     await waiting {
-      await events.beginning(kind.hasOneResponse ? nil : { penstock_call_demand(handle.pointer, 1) })
+      await events.beginning(kind.hasOneResponse ? nil : { ask($0) })
     }
   }
 
@@ -55,9 +56,10 @@ struct CallLine: Sendable {
   }
 
   func send(_ bytes: [UInt8]) async throws {
-    let result = await waiting {
-      await events.whenThereIsRoom { penstock_call_try_send(handle.pointer, bytes, bytes.count) }
-    }
+    let trySend = { penstock_call_try_send(handle.pointer, bytes, bytes.count) }
+    // Most messages need no wait. A task that was cancelled goes to the wait, which cancels the call.
+    var result = Task.isCancelled ? PENSTOCK_E_WOULD_BLOCK : trySend()
+    if result == PENSTOCK_E_WOULD_BLOCK { result = await waiting { await events.whenThereIsRoom(trySend) } }
     if result == PENSTOCK_E_GONE { try await endedEarly() }
     try attempt("sending a message") { _ in result }
   }
@@ -70,9 +72,14 @@ struct CallLine: Sendable {
 
   private func error(_ reply: Reply) -> any Error { events.failure ?? RPCError(reply.status) }
 
+  private func ask(_ count: UInt64) { penstock_call_demand(handle.pointer, count) }
+
   func receive() async throws -> [UInt8]? {
-    let next = await waiting {
-      await events.next { penstock_call_demand(handle.pointer, 1) }
+    let next: CallEvents.Next
+    if !Task.isCancelled, let there = events.take(ask) {
+      next = there
+    } else {
+      next = await waiting { await events.next(ask) }
     }
     switch next {
     case .message(let message):

@@ -4,7 +4,7 @@
 
   // `PenstockGRPC` lets code that is generated for grpc-swift 2 run on libpenstock: GRPCCore keeps its clients, its
   // interceptors, its retries and its deadlines, and each of its streams becomes a call of a Channel. It stands on the
-  // public API of `Penstock`, and buffers nothing: a message is asked for when GRPCCore reads it, and a write waits until
+  // public API of `Penstock`, and buffers nothing itself: a message is read when GRPCCore reads it, and a write waits until
   // the library has room. It never sends a request a second time by a policy: GRPCCore does that, above the transport.
 
   /// A transport for the clients of grpc-swift 2 on libpenstock.

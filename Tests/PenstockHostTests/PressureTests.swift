@@ -72,6 +72,54 @@ import Testing
     }
   }
 
+  /// Counts the responses that come, whether they are read or not.
+  actor Came: Interceptor {
+    private(set) var count = 0
+    func onResponse(_ response: inout InterceptedMessage) { count += 1 }
+  }
+
+  @Test func aFewResponsesAreAskedForAheadOfTheirReader() async throws {
+    let server = try Server()
+    let other = try Channel(server.target, options: .cleartext)
+    defer { other.close() }
+    try await withChannel(to: server) { channel in
+      let came = Came()
+      try channel.addInterceptor("came", .shared(events: .response, came))
+      for (size, ahead) in [(10, 16), (1 << 18, 4), (2 << 20, 1)] {
+        let before = await came.count
+        let responses = try await channel.serverStream(
+          "/penstock.Echo/ServerStream", [UInt8](repeating: 7, count: size),
+          options: .asking(["x-count": "30"]))
+        var reader = responses.makeAsyncIterator()
+        _ = try await reader.next()
+        try await Self.others(other)
+        // The first one comes alone.
+        #expect(await came.count == before + 1)
+        _ = try await reader.next()
+        await eventually { await came.count >= before + 1 + ahead }
+        try await Self.others(other)
+        #expect(await came.count == before + 1 + ahead)
+        var rest = 0
+        while try await reader.next() != nil { rest += 1 }
+        #expect(rest == 28)
+      }
+    }
+  }
+
+  @Test func nothingIsReadAfterACancel() async throws {
+    try await withChannel { channel in
+      let call = try channel.call(
+        Method("/penstock.Echo/ServerStream"), .serverStream, options: .asking(["x-count": "1000"]))
+      try await call.send([1])
+      call.halfClose()
+      for _ in 0..<3 { _ = try await call.response() }
+      call.cancel()
+      #expect(await call.status().code == .cancelled)
+      let error = await #expect(throws: RPCError.self) { try await call.response() }
+      #expect(error?.code == .cancelled)
+    }
+  }
+
   @Test func severalTasksSendAndReceiveInOneCall() async throws {
     try await withChannel { channel in
       let call = try channel.call(Method("/penstock.Echo/Bidi"), .bidi)
