@@ -104,8 +104,9 @@ public final class Call<Request: Sendable, Response: Sendable>: Sendable {
   }
 }
 
-/// The responses of a call. They are asked for as they are read, from the second on up to 16 ahead, or as many as make 1 MiB:
-/// the server sends no faster than they are read, but for these and the window of the stream.
+/// The responses of a call. They are asked for as they are read: the first alone, and later ones up to 16 ahead, while 1 MiB
+/// has room for so many of the longest: the server sends no faster than they are read, but for these and the window of the
+/// stream.
 public struct Responses<Response: Sendable>: AsyncSequence, Sendable {
   let line: CallLine
   let kind: CallKind

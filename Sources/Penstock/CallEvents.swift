@@ -26,14 +26,21 @@ final class CallEvents: Sendable {
     let continuation: CheckedContinuation<Void, Never>
   }
 
+  /// The most messages, and the most bytes if all are as long as the longest so far, that are asked for before they are
+  /// read.
+  private static let mostAhead = (messages: 16, bytes: 1 << 20)
+
   private struct State {
     var headers = Headers.awaited
     /// Messages that have come and that nobody has taken.
     var messages: [Handle] = []
     /// How many messages have been asked for that have not come.
     var asked = 0
-    /// How many messages may be asked for before they are read.
+    /// How many messages may be asked for before they are read: one at first, and up to twice as many after each that was
+    /// read. So a task that reads many in a row does not change threads for each.
     var ahead = 1
+    /// The length of the longest message so far.
+    var longest = 1
     /// How many messages the transport has taken.
     var sent: UInt64 = 0
     var reply: Reply?
@@ -57,7 +64,9 @@ final class CallEvents: Sendable {
 
     /// Takes a message, or else the end.
     mutating func take() -> Next? {
-      messages.isEmpty ? reply.map { .end($0) } : .message(messages.removeFirst())
+      if messages.isEmpty { return reply.map { .end($0) } }
+      ahead = min(ahead * 2, CallEvents.mostAhead.messages, max(1, CallEvents.mostAhead.bytes / longest))
+      return .message(messages.removeFirst())
     }
 
     mutating func changed(_ change: Change) -> [Waiter] {
@@ -207,15 +216,11 @@ final class CallEvents: Sendable {
     change(.headers) { $0.headers = .came(headers) }
   }
 
-  /// The most messages, and about the most bytes, that are asked for before they are read. So a task that reads many in a
-  /// row does not change threads for each. The first message of a call comes alone.
-  private static let mostAhead = (messages: 16, bytes: 1 << 20)
-
   func messageCame(_ message: Handle, _ length: Int) {
     change(.message) { state in
       state.messages.append(message)
       state.asked -= 1
-      state.ahead = min(Self.mostAhead.messages, max(1, Self.mostAhead.bytes / max(length, 1)))
+      state.longest = max(state.longest, length)
       if case .awaited = state.headers { state.headers = .absent }
     }
   }
@@ -226,10 +231,12 @@ final class CallEvents: Sendable {
 
   func callEnded(_ reply: Reply) {
     var pump: Task<Void, Never>?
+    // These are let go behind the lock, because that may run code of the program.
+    var unread: [Handle] = []
     change(.end) { state in
       state.reply = reply
       // Nobody reads on what came before a cancel.
-      if state.isCancelled && !reply.isOK { state.messages = [] }
+      if state.isCancelled && !reply.isOK { swap(&unread, &state.messages) }
       if case .awaited = state.headers { state.headers = reply.headers.map { .came($0) } ?? .absent }
       pump = state.pump
       state.pump = nil

@@ -41,12 +41,20 @@ public func penstock_verification_certificate(
   return bytes?.view.baseAddress
 }
 
-@_cdecl("penstock_verification_explain") @implementation
-public func penstock_verification_explain(_ server: OpaquePointer!, _ words: UnsafePointer<CChar>!)
+@_cdecl("penstock_verification_accept") @implementation
+public func penstock_verification_accept(_ server: OpaquePointer!) -> penstock_result {
+  guard let verifier = verifier(server) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  verifier.accept()
+  return PENSTOCK_OK
+}
+
+@_cdecl("penstock_verification_refuse") @implementation
+public func penstock_verification_refuse(_ server: OpaquePointer!, _ words: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let words, let verifier = verifier(server), UTF8Repair.isValid(bytes(words)) else {
-    return PENSTOCK_E_INVALID_ARGUMENT
-  }
-  return verifier.explain(bytes(words)) ? PENSTOCK_OK : PENSTOCK_E_STATE
+  guard let verifier = verifier(server) else { return PENSTOCK_E_INVALID_ARGUMENT }
+  let words = words.map { bytes($0) }
+  let isValid = words.map { UTF8Repair.isValid($0) } ?? true
+  verifier.refuse(isValid ? words : nil)
+  return isValid ? PENSTOCK_OK : PENSTOCK_E_INVALID_ARGUMENT
 }

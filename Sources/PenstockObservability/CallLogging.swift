@@ -29,7 +29,7 @@
       public var startLevel: Logger.Level?
       /// Whether lines have the metadata of the request, of the response headers and of the trailers.
       public var hasMetadata = false
-      /// The names of metadata whose values are shown as "redacted".
+      /// The names of metadata, in letters of any case, whose values are shown as "redacted".
       public var redacted: Set<String> = [
         "authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key",
       ]
@@ -43,6 +43,13 @@
 
       /// Makes options.
       public init() {}
+
+      /// The same with the names as metadata has them: in small letters.
+      fileprivate var asMetadataIs: Options {
+        var same = self
+        same.redacted = Set(redacted.map { $0.lowercased() })
+        return same
+      }
     }
 
     /// The interceptor, to be added to channels and runtimes.
@@ -50,6 +57,7 @@
 
     /// Makes an interceptor that logs to `logger`.
     public init(_ logger: Logger, options: Options = Options()) {
+      let options = options.asMetadataIs
       let usesTaskLogger = options.usesTaskLogger
       let capture = Capture {
         Surroundings(context: .current, logger: usesTaskLogger ? Logger.current : nil)

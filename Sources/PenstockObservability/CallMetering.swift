@@ -130,12 +130,13 @@
 
     func series(of call: ObservedCall) -> Series {
       let path = call.method
-      let key = Key(method: path.hasPrefix("/") ? String(path.dropFirst()) : path, target: call.target)
+      // Targets that are not shown share a series.
+      let target = options.showsTarget(call.target) ? call.target : "other"
+      let key = Key(method: path.hasPrefix("/") ? String(path.dropFirst()) : path, target: target)
       let (known, isFull) = all.withLock { ($0[key], $0.count >= options.maxMethods) }
       if let known { return known }
       if isFull { return other() }
-      let target = options.showsTarget(key.target) ? key.target : "other"
-      let made = Series(factory, key.method, target)
+      let made = Series(factory, key.method, key.target)
       return all.withLock { all in
         if let known = all[key] { return known }
         all[key] = made

@@ -176,7 +176,9 @@
     func inject(_ value: String, forKey key: String, into fields: inout [Field]) {
       // An instrument writes text, also for the fields whose values are bytes: these it gives as base64 (gRFC A72).
       let isBinary = key.lowercased().hasSuffix("-bin")
-      fields.append(Field(name: key, value: isBinary ? bytes(base64: value) ?? [] : [UInt8](value.utf8)))
+      // What is no base64 can't be sent as such a field.
+      guard let sent = isBinary ? bytes(base64: value) : [UInt8](value.utf8) else { return }
+      fields.append(Field(name: key, value: sent))
     }
   }
 

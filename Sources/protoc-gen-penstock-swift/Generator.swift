@@ -34,7 +34,8 @@
   @main
   struct Generator {
     static func main() {
-      fputs("protoc-gen-penstock-swift has to be built with the package trait SwiftProtobuf\n", stderr)
+      let words = "protoc-gen-penstock-swift has to be built with the package trait SwiftProtobuf\n"
+      _ = write(STDERR_FILENO, words, words.utf8.count)
       exit(1)
     }
   }

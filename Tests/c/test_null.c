@@ -210,9 +210,9 @@ static void null_connect(penstock_connecting *connecting, void *user_data) {
   (void)user_data;
 }
 
-static int32_t null_verifier(penstock_verification *server, void *user_data) {
-  (void)server, (void)user_data;
-  return PENSTOCK_SERVER_ACCEPTED;
+static void null_verifier(penstock_verification *server, void *user_data) {
+  (void)user_data;
+  penstock_verification_accept(server);
 }
 
 static int32_t null_picker(penstock_pick *pick, void *user_data) {
@@ -286,7 +286,8 @@ TEST(null_channel) {
   OK(penstock_channel_set_verifier(channel, NULL, NULL, NULL));
   CHECK(penstock_verification_name(NULL) == NULL && penstock_verification_count(NULL) == 0);
   CHECK(penstock_verification_certificate(NULL, 0, &length) == NULL && length == 0);
-  REFUSED(penstock_verification_explain(NULL, "x"));
+  REFUSED(penstock_verification_accept(NULL));
+  REFUSED(penstock_verification_refuse(NULL, "x"));
   REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 6);
   OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));

@@ -4,19 +4,20 @@
 #include <sched.h>
 
 typedef struct verifier {
-  int32_t result;
+  enum { REFUSES, ACCEPTS, SAYS_NOTHING, CHANGES_ITS_MIND } answer;
   const char *words;
   atomic_int asked, finalized;
   size_t count;
   char name[64];
   penstock_channel *channel; /* makes a call in the verifier, which can't work */
-  penstock_verification *server;
+  struct verifier *next;     /* the verifier that is set within this one */
 } verifier;
 
-static int32_t look(penstock_verification *server, void *user_data) {
+static void ended(void *user_data) { atomic_fetch_add(&((verifier *)user_data)->finalized, 1); }
+
+static void look(penstock_verification *server, void *user_data) {
   verifier *self = user_data;
   atomic_fetch_add(&self->asked, 1);
-  self->server = server;
   self->count = penstock_verification_count(server);
   const char *name = penstock_verification_name(server);
   snprintf(self->name, sizeof(self->name), "%s", name ? name : "(none)");
@@ -32,20 +33,27 @@ static int32_t look(penstock_verification *server, void *user_data) {
   size_t length = 7;
   CHECK(penstock_verification_certificate(server, self->count, &length) == NULL && length == 0);
   CHECK(penstock_verification_certificate(server, SIZE_MAX, NULL) == NULL);
-  if (self->channel) {
+  if (self->channel && !self->next) {
     penstock_reply *reply = NULL;
     CHECK_RESULT(penstock_channel_unary(self->channel, UNARY, "x", 1, NULL, &reply, NULL), PENSTOCK_E_WOULD_DEADLOCK);
   }
-  CHECK_RESULT(penstock_verification_explain(server, "\xff"), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_RESULT(penstock_verification_explain(server, NULL), PENSTOCK_E_INVALID_ARGUMENT);
-  if (self->words) {
-    OK(penstock_verification_explain(server, "not these words"));
-    OK(penstock_verification_explain(server, self->words));
+  if (self->next) OK(penstock_channel_set_verifier(self->next->channel, look, self->next, ended));
+  switch (self->answer) {
+  case SAYS_NOTHING:
+    break;
+  case REFUSES:
+    OK(penstock_verification_refuse(server, "not these words"));
+    OK(penstock_verification_refuse(server, self->words));
+    break;
+  case CHANGES_ITS_MIND:
+    OK(penstock_verification_accept(server));
+    CHECK_RESULT(penstock_verification_refuse(server, "\xff"), PENSTOCK_E_INVALID_ARGUMENT);
+    OK(penstock_verification_accept(server));
+    break;
+  case ACCEPTS:
+    OK(penstock_verification_accept(server));
   }
-  return self->result;
 }
-
-static void ended(void *user_data) { atomic_fetch_add(&((verifier *)user_data)->finalized, 1); }
 
 /* A channel to the peer with TLS; `more` are members of the "tls" object. */
 static penstock_channel *secure(const char *roots, const char *more) {
@@ -72,7 +80,7 @@ static void finish(penstock_channel *channel, verifier *self) {
 }
 
 TEST(verifier_sees_the_verified_chain) {
-  verifier self = {.result = PENSTOCK_SERVER_ACCEPTED};
+  verifier self = {.answer = ACCEPTS};
   penstock_channel *channel = secure("ca.pem", "");
   self.channel = channel;
   OK(penstock_channel_set_verifier(channel, look, &self, ended));
@@ -81,31 +89,37 @@ TEST(verifier_sees_the_verified_chain) {
   CHECK_INT(atomic_load(&self.asked), 1);
   CHECK_INT(self.count, 2);
   CHECK_STR(self.name, "127.0.0.1");
-  /* Outside of the verifier the handle shows nothing. */
-  CHECK_INT(penstock_verification_count(self.server), 0);
-  CHECK(penstock_verification_name(self.server) == NULL);
-  CHECK(penstock_verification_certificate(self.server, 0, NULL) == NULL);
-  CHECK_RESULT(penstock_verification_explain(self.server, "late"), PENSTOCK_E_STATE);
   CHECK_INT(atomic_load(&self.finalized), 0);
   finish(channel, &self);
 }
 
 TEST(verifier_refuses_in_its_own_words) {
-  verifier self = {.result = 0, .words = "it is of another\ntenant"};
+  verifier self = {.answer = REFUSES, .words = "it is of another\ntenant"};
   penstock_channel *channel = secure("ca.pem", "");
   OK(penstock_channel_set_verifier(channel, look, &self, ended));
   check_call(channel, "certificate verify failed: the program refuses the server: it is of another");
   check_call(channel, "; subject CN=");
-  self.words = NULL;
-  self.result = -1;
-  OK(penstock_channel_reset_backoff(channel));
-  while (atomic_load(&self.asked) < 2) check_call(channel, "the program refuses the server");
   finish(channel, &self);
+
+  static const struct {
+    int answer;
+    const char *words;
+  } others[] = {{REFUSES, "the program refuses the server; subject"},
+                {SAYS_NOTHING, "the program refuses the server without an answer; subject"},
+                {CHANGES_ITS_MIND, "the program refuses the server; subject"}};
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+    verifier other = {0};
+    other.answer = others[i].answer;
+    channel = secure("ca.pem", "");
+    OK(penstock_channel_set_verifier(channel, look, &other, ended));
+    check_call(channel, others[i].words);
+    finish(channel, &other);
+  }
 }
 
 /* Its check comes last, and is the only one with "verify": false. */
 TEST(verifier_is_asked_about_what_the_library_accepts) {
-  verifier self = {.result = PENSTOCK_SERVER_ACCEPTED};
+  verifier self = {.answer = ACCEPTS};
   penstock_channel *channel = secure("self.pem", "");
   OK(penstock_channel_set_verifier(channel, look, &self, ended));
   check_call(channel, "certificate verify failed: ");
@@ -121,7 +135,7 @@ TEST(verifier_is_asked_about_what_the_library_accepts) {
   CHECK_STR(self.name, "other.example");
   finish(channel, &self);
 
-  verifier no = {.result = 0, .words = "nobody"};
+  verifier no = {.answer = REFUSES, .words = "nobody"};
   channel = secure("self.pem", ", \"verify\": false");
   OK(penstock_channel_set_verifier(channel, look, &no, ended));
   check_call(channel, "the program refuses the server: nobody");
@@ -129,7 +143,7 @@ TEST(verifier_is_asked_about_what_the_library_accepts) {
 }
 
 TEST(verifier_is_replaced_for_later_connections) {
-  verifier first = {.result = 0}, second = {.result = PENSTOCK_SERVER_ACCEPTED};
+  verifier first = {.answer = REFUSES}, second = {.answer = ACCEPTS};
   penstock_channel *channel = secure("ca.pem", ", \"session_resumption\": true");
   OK(penstock_channel_set_verifier(channel, look, &first, ended));
   check_call(channel, "the program refuses the server");
@@ -150,15 +164,56 @@ TEST(verifier_is_replaced_for_later_connections) {
   penstock_channel_release(channel);
 }
 
+/* Makes a call, and waits until its connection has been closed because nobody used it. */
+static void call_and_rest(penstock_channel *channel, int32_t expected) {
+  penstock_reply *reply = unary(channel, "x");
+  CHECK_INT(penstock_reply_code(reply), expected);
+  penstock_reply_release(reply);
+  int32_t state = PENSTOCK_CONNECTIVITY_READY;
+  while (state == PENSTOCK_CONNECTIVITY_READY)
+    OK(penstock_channel_wait_connectivity(channel, state, test_patience_ms(), &state));
+}
+
+/* A session of a connection that another verifier has let pass is not resumed: not even one whose ticket comes after the
+ * change, as the second call's would, where the change is made within the handshake. */
+TEST(verifier_is_asked_again_after_a_change) {
+  for (int within = 0; within < 2; within++) {
+    verifier first = {.answer = ACCEPTS}, second = {.answer = REFUSES, .words = "no more"};
+    char options[1200];
+    penstock_channel *channel = NULL;
+    snprintf(options, sizeof(options),
+             "{\"idle_timeout_ms\": 1, \"tls\": {\"roots_file\": \"%s\", \"session_resumption\": true}}",
+             certificate("ca.pem"));
+    OK(penstock_channel_new(tls_address(false), options, &channel, NULL));
+    OK(penstock_channel_set_verifier(channel, look, &first, ended));
+    if (within == 0) {
+      call_and_rest(channel, PENSTOCK_STATUS_OK);
+      /* Sessions are resumed: so this one is not asked again. */
+      call_and_rest(channel, PENSTOCK_STATUS_OK);
+      CHECK_INT(atomic_load(&first.asked), 1);
+      OK(penstock_channel_set_verifier(channel, look, &second, ended));
+    } else {
+      second.channel = channel;
+      first.next = &second;
+      call_and_rest(channel, PENSTOCK_STATUS_OK);
+      second.channel = NULL;
+    }
+    check_call(channel, "the program refuses the server: no more");
+    CHECK_INT(atomic_load(&second.asked), 1);
+    finish(channel, &second);
+    CHECK_INT(atomic_load(&first.finalized), 1);
+  }
+}
+
 TEST(verifier_has_nothing_to_say_without_tls) {
-  verifier self = {.result = 0};
+  verifier self = {.answer = REFUSES};
   penstock_channel *channel = NULL;
   REQUIRE_OK(penstock_channel_new(peer_address(), "{\"tls\": false}", &channel, NULL));
   OK(penstock_channel_set_verifier(channel, look, &self, ended));
   check_call(channel, NULL);
   CHECK_INT(atomic_load(&self.asked), 0);
   OK(penstock_channel_close(channel));
-  verifier late = {.result = 0};
+  verifier late = {.answer = REFUSES};
   CHECK_RESULT(penstock_channel_set_verifier(channel, look, &late, ended), PENSTOCK_E_CLOSED);
   CHECK_INT(atomic_load(&late.finalized), 1);
   finish(channel, &self);

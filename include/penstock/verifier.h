@@ -14,14 +14,11 @@ extern "C" {
  * the thread that runs the verifier. */
 typedef struct penstock_verification penstock_verification;
 
-#define PENSTOCK_SERVER_ACCEPTED 1
-
-/* Checks the certificates of a server, within each full TLS handshake, when all other checks have passed. Returns
- * PENSTOCK_SERVER_ACCEPTED if the server is accepted. With any other result, also 0, the attempt to connect fails, before
- * the server gets a client certificate or a byte of a call, and the text of the calls that fail has the words of
- * penstock_verification_explain. It is called on the thread that drives the runtime, and must return soon: a function
- * that waits gives PENSTOCK_E_WOULD_DEADLOCK there. */
-typedef int32_t (*penstock_verifier)(penstock_verification *server, void *user_data);
+/* Checks the certificates of a server, within each full TLS handshake, when all other checks have passed. It has to call
+ * penstock_verification_accept: if it returns without, or has called penstock_verification_refuse, the attempt to connect
+ * fails, before the server gets a client certificate or a byte of a call. It is called on the thread that drives the
+ * runtime, and must return soon: a function that waits gives PENSTOCK_E_WOULD_DEADLOCK there. */
+typedef void (*penstock_verifier)(penstock_verification *server, void *user_data);
 
 /* Lets `verifier` check the servers of the connections that begin from now on; NULL: nobody checks them beside the
  * library. Connections that there are stay; sessions of TLS that they have left are not resumed. Set it before the
@@ -40,7 +37,7 @@ PENSTOCK_API penstock_result penstock_channel_set_verifier(penstock_channel *cha
 PENSTOCK_API const char *penstock_verification_name(const penstock_verification *server);
 /* Tells how many certificates there are: the chain as it was verified, from the server's own to a root that is trusted;
  * with "verify": false, those that the server has sent.
- * result: at least 1; 0 outside of the verifier, and for NULL.
+ * result: at least 1; 0 for NULL.
  * memory: none.
  * threads: the verifier's */
 PENSTOCK_API size_t penstock_verification_count(const penstock_verification *server);
@@ -49,12 +46,17 @@ PENSTOCK_API size_t penstock_verification_count(const penstock_verification *ser
  * memory: borrowed until the verifier returns. `length` may be NULL.
  * threads: the verifier's */
 PENSTOCK_API const void *penstock_verification_certificate(penstock_verification *server, size_t index, size_t *length);
-/* Says in words why the server is refused. `words` (NUL-terminated) become a part of the text of the calls that fail; of
+/* Accepts the server, unless it is refused.
+ * result: E_INVALID_ARGUMENT: NULL.
+ * memory: none.
+ * threads: the verifier's */
+PENSTOCK_API penstock_result penstock_verification_accept(penstock_verification *server);
+/* Refuses the server for good. `words` (NUL-terminated, nullable) become a part of the text of the calls that fail; of
  * several the last ones count, and of long ones the first 500 bytes.
- * result: E_INVALID_ARGUMENT: NULL, or `words` is not UTF-8. E_STATE: the verifier has returned.
+ * result: E_INVALID_ARGUMENT: `server` is NULL, or `words` is not UTF-8: the server is refused without words.
  * memory: `words` is copied.
  * threads: the verifier's */
-PENSTOCK_API penstock_result penstock_verification_explain(penstock_verification *server, const char *words);
+PENSTOCK_API penstock_result penstock_verification_refuse(penstock_verification *server, const char *words);
 
 #ifdef __cplusplus
 }

@@ -5,10 +5,16 @@ import PenstockWire
 /// The program's own check of servers' certificates, beside those of the options; also the object of the
 /// penstock_verification handle, which shows the server that is checked. Driving thread only.
 public final class ServerVerifier {
-  /// The function. Its arguments are this object and the user data. It returns `accepted` or anything else.
-  public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32
+  /// The function. Its arguments are this object and the user data. It calls `accept` or `refuse`.
+  public typealias Function = @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Void
 
-  private static let accepted: Int32 = 1
+  private enum Answer {
+    /// None so far, which counts as a refusal: a function that was broken off accepts nobody.
+    case none
+    case accepted
+    case refused(ByteBuffer?)
+  }
+
   private static let mostWords = 500
 
   private let function: Function
@@ -19,7 +25,7 @@ public final class ServerVerifier {
   public private(set) var name: ByteBuffer?
   /// The certificates that the function has asked for, in DER form, each with its place in the chain.
   private var encoded: [(index: Int, bytes: ByteBuffer)] = []
-  private var explanation: ByteBuffer?
+  private var answer = Answer.none
 
   public init(_ function: @escaping Function, _ userData: UserData) {
     self.function = function
@@ -31,16 +37,21 @@ public final class ServerVerifier {
   func flaw(of chain: OpaquePointer?, _ name: ByteBuffer?) -> ByteBuffer? {
     self.chain = chain
     self.name = name
-    let result = function(OpaquePointer(Unmanaged.passUnretained(self).toOpaque()), userData.pointer)
-    let words = explanation
+    answer = .none
+    function(OpaquePointer(Unmanaged.passUnretained(self).toOpaque()), userData.pointer)
+    let answer = answer
+    self.answer = .none
     self.chain = nil
     self.name = nil
-    explanation = nil
     encoded = []
-    if result == ServerVerifier.accepted { return nil }
     let flaw = ByteBuffer().say("the program refuses the server")
-    if let words { flaw.say(": ").say(words.view) }
-    return flaw
+    switch answer {
+    case .accepted: return nil
+    case .none: return flaw.say(" without an answer")
+    case .refused(let words):
+      if let words { flaw.say(": ").say(words.view) }
+      return flaw
+    }
   }
 
   /// The number of certificates.
@@ -63,10 +74,13 @@ public final class ServerVerifier {
     return bytes
   }
 
-  /// Sets why the program refuses the server. False: the function does not run.
-  public func explain(_ words: ByteView) -> Bool {
-    if chain == nil { return false }
-    explanation = ByteBuffer().say(printable: words, limit: ServerVerifier.mostWords)
-    return true
+  /// Accepts the server, unless it is refused.
+  public func accept() {
+    if case .none = answer { answer = .accepted }
+  }
+
+  /// Refuses the server, for the reason in `words`.
+  public func refuse(_ words: ByteView?) {
+    answer = .refused(words.map { ByteBuffer().say(printable: $0, limit: ServerVerifier.mostWords) })
   }
 }

@@ -27,7 +27,7 @@ public final class TLSContext {
   /// Whether lists of revoked certificates are consulted.
   let checksRevocation: Bool
   /// The sessions for later connections; nil: no session is resumed.
-  let sessions: TLSSessions?
+  private(set) var sessions: TLSSessions?
   /// The file for the keys of connections; nil: none. It is set before the context is used.
   private(set) var keyLog: KeyLog?
   private var isRenewal = false
@@ -53,6 +53,10 @@ public final class TLSContext {
     SSL_CTX_free(handle)
     BIO_meth_free(bioMethod)
   }
+
+  /// Lets later connections resume none of the sessions that there are, nor one of a ticket that an engine of before
+  /// still gets.
+  func forgetSessions() { if sessions != nil { sessions = TLSSessions() } }
 
   /// The library context of this process, made at the first use. A forked child makes another one. nil: no
   /// memory.

@@ -33,6 +33,7 @@ public final class TLSEngine {
   public private(set) var failure: ByteBuffer?
 
   private let context: TLSContext
+  private let sessions: TLSSessions?
   let ssl: OpaquePointer
   /// The name that the server's certificate must have, with a NUL at its end.
   private let expectedName: ByteBuffer?
@@ -58,6 +59,7 @@ public final class TLSEngine {
 
   private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
     self.context = context
+    sessions = context.sessions
     self.ssl = ssl
     expectedName = name
   }
@@ -86,7 +88,7 @@ public final class TLSEngine {
     case .client:
       guard engine.expect() else { return nil }
       SSL_set_connect_state(ssl)
-      if let session = context.sessions?.take(for: name) {
+      if let session = engine.sessions?.take(for: name) {
         _ = SSL_set_session(ssl, session)
         SSL_SESSION_free(session)
       }
@@ -392,7 +394,7 @@ public final class TLSEngine {
       guard let ssl, let session, SSL_SESSION_get_protocol_version(session) == TLS1_3_VERSION,
         let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio)
       else { return 0 }
-      engine._withUnsafeGuaranteedRef { $0.context.sessions?.put(session, for: $0.expectedName) }
+      engine._withUnsafeGuaranteedRef { $0.sessions?.put(session, for: $0.expectedName) }
       return 1
     }
   }

@@ -2,7 +2,8 @@ import CPenstockOpenSSL
 import PenstockWire
 
 /// The TLS 1.3 sessions that later connections may resume. They belong to one `TLSContext`, so a change of
-/// roots, pins or certificates begins without any. One thread at a time.
+/// roots, pins or certificates begins without any. An engine keeps to those that there were when it was made: a
+/// ticket comes after the handshake, perhaps when the context has forgotten these. One thread at a time.
 final class TLSSessions {
   private struct Kept {
     let session: OpaquePointer
@@ -15,12 +16,7 @@ final class TLSSessions {
   /// The latest is the last.
   private var all: [Kept] = []
 
-  deinit { removeAll() }
-
-  func removeAll() {
-    for one in all { SSL_SESSION_free(one.session) }
-    all = []
-  }
+  deinit { for one in all { SSL_SESSION_free(one.session) } }
 
   /// Keeps a session, whose reference it takes over.
   func put(_ session: OpaquePointer, for name: ByteBuffer?) {

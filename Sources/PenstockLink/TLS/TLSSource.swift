@@ -38,7 +38,7 @@ public final class TLSSource {
 
   /// Forgets the sessions that later connections could resume. Called in a forked child, so that a session that the
   /// parent may use, too, is resumed by neither twice, and when the program checks servers in another way.
-  public func forgetSessions() { context.sessions?.removeAll() }
+  public func forgetSessions() { context.forgetSessions() }
 
   /// Makes the configuration anew if a file has changed.
   public func look() -> Change {

@@ -65,6 +65,17 @@ def test_an_exception_refuses(servers: Dict[str, str], roots: Dict[str, str], ca
     assert "the verifier raised KeyError: 'no such tenant'" in refused(servers["tls"], roots, fails).details()
 
 
+def test_an_exception_without_words_refuses(servers: Dict[str, str], roots: Dict[str, str], capfd: Any) -> None:
+    class SpeechlessError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def fails(_: Verification) -> bool:
+        raise SpeechlessError
+
+    assert "the program refuses the server: the verifier raised " in refused(servers["tls"], roots, fails).details()
+
+
 @pytest.mark.parametrize("answer", [None, 1, b"bytes"])
 def test_only_true_accepts(answer: Any, servers: Dict[str, str], roots: Dict[str, str]) -> None:
     error = refused(servers["tls"], roots, lambda _: answer)
@@ -140,6 +151,9 @@ def stop(*_):
 signal.signal(signal.SIGALRM, stop)
 accepted = refused = 0
 for number in range(200):
+    # One that is accepted leaves its traces on the stack.
+    with penstock.Channel(target, tls={"verify": False}, verifier=lambda _: True) as channel:
+        channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
     with penstock.Channel(target, tls={"verify": False}, verifier=lambda _: False) as channel:
         signal.setitimer(signal.ITIMER_REAL, 0.0005 + number % 50 / 20000)
         try:

@@ -102,7 +102,7 @@ import Tracing
 
       var options = CallLogging.Options()
       options.hasMetadata = true
-      options.redacted.insert("x-own")
+      options.redacted.insert("X-Own")
       try registration.replace("log", CallLogging(logger, options: options).interception)
       _ = try await channel.unary("/penstock.Echo/Unary", [], options: .asking(asked))
       await eventually { handler.entries.count == 2 }

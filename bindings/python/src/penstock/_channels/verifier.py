@@ -13,7 +13,7 @@ from .._handles.context import Scoped, run
 from .._handles.ctrl_c import recover
 from .._handles.errors import StateError, check
 from .._handles.objects import Objects, forget, registry
-from .._handles.reports import report
+from .._handles.reports import report, tell
 from .._interceptors.request import text_of
 from .._raw import constants as c
 
@@ -53,8 +53,6 @@ class Verification:
         return found
 
 
-# Any result but SERVER_ACCEPTED refuses the server.
-_REFUSED = 0
 # A verifier returns True if the server is accepted; a text that says why it is not; or False.
 Verifier = Callable[[Verification], Union[bool, str]]
 
@@ -73,40 +71,45 @@ def set_verifier(channel: int, verifier: Verifier, kept: Objects) -> None:
     check(_raw.penstock_channel_set_verifier(channel, _verify, number, forget))
 
 
-def _answer(handle: int, returned: object) -> int:
+def _answer(handle: int, returned: object) -> None:
     if returned is True:
-        return int(c.SERVER_ACCEPTED)
-    if isinstance(returned, str):
-        _explain(handle, returned)
-    elif returned is not False:
+        check(_raw.penstock_verification_accept(handle))
+    elif isinstance(returned, str):
+        _refuse(handle, returned)
+    elif returned is False:
+        check(_raw.penstock_verification_refuse(handle, None))
+    else:
         raise TypeError(f"the verifier returned {returned!r}, which is neither a bool nor a text")
-    return _REFUSED
 
 
-def _explain(handle: int, text: str) -> None:
+def _refuse(handle: int, text: str) -> None:
     words = text.replace("\0", "").encode("utf-8", "replace").decode()
-    _raw.penstock_verification_explain(handle, c_string(words, "a message"))
+    _raw.penstock_verification_refuse(handle, c_string(words, "a message"))
 
 
-def _call_verifier(handle: int, number: Optional[int]) -> int:
-    """C calls this function to run a verifier. No exception reaches C: each refuses the server."""
-    function = registry.get(number)
-    if not isinstance(function, _Function):
-        return _REFUSED
-    server = Verification(handle)
+def _call_verifier(handle: int, number: Optional[int]) -> None:
+    """C calls this function to run a verifier. No exception reaches C; without an answer C refuses the server."""
+    server = None
     try:
-        return _answer(handle, run(function.context, function.verifier, server))
+        function = registry.get(number)
+        if isinstance(function, _Function):
+            server = Verification(handle)
+            try:
+                _answer(handle, run(function.context, function.verifier, server))
+            except BaseException as error:
+                _refuse(handle, f"the verifier raised {type(error).__name__}")
+                _refuse(handle, f"the verifier raised {type(error).__name__}: {error}")
+                run(function.context, report, "verifier", "verifier", error)
     except BaseException as error:
-        _explain(handle, f"the verifier raised {type(error).__name__}: {error}")
-        run(function.context, report, "verifier", "verifier", error)
+        _refuse(handle, f"the verifier raised {type(error).__name__}")
+        tell("verifier", "verifier", error)
     finally:
-        server._handle = 0
-    return _REFUSED
+        if server is not None:
+            server._handle = 0
 
 
 def _interrupted(given: Dict[str, Any]) -> None:
-    # C gets 0 then, which refuses the server.
-    _raw.penstock_verification_explain(given["handle"], b"the verifier was interrupted")
+    _raw.penstock_verification_refuse(given["handle"], b"the verifier was interrupted")
 
 
 recover(_call_verifier, _interrupted, _interrupted)

@@ -34,8 +34,8 @@ penstock_codec_copy = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 penstock_resolver_function = CFUNCTYPE(None, c_void_p)
 # void (*connect)(penstock_connecting *connecting, void *user_data), and cancel
 penstock_connector_function = CFUNCTYPE(None, c_void_p, c_void_p)
-# typedef int32_t (*penstock_verifier)(penstock_verification *server, void *user_data);
-penstock_verifier = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+# typedef void (*penstock_verifier)(penstock_verification *server, void *user_data);
+penstock_verifier = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
 # typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);

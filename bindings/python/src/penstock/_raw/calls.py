@@ -389,8 +389,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_verification_count": (c_size_t, c_void_p),
     # const void *penstock_verification_certificate(penstock_verification *server, size_t index, size_t *length);
     "penstock_verification_certificate": (c_void_p, c_void_p, c_size_t, POINTER(c_size_t)),
-    # penstock_result penstock_verification_explain(penstock_verification *server, const char *words);
-    "penstock_verification_explain": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_verification_accept(penstock_verification *server);
+    "penstock_verification_accept": (c_int32, c_void_p),
+    # penstock_result penstock_verification_refuse(penstock_verification *server, const char *words);
+    "penstock_verification_refuse": (c_int32, c_void_p, c_char_p),
     # ---- picker.h ----
     # penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker, void *user_data,
     # penstock_finalizer finalizer);
