@@ -17,6 +17,7 @@ import Testing
       #filePath, "\(root)/Tests/swift-packages/Tests/ProtobufTests/DetailTests.swift",
       "\(root)/Tests/swift-packages/Tests/ObservabilityTests/TogetherTests.swift",
       "\(root)/examples/grpc-swift/greeter/main.swift",
+      "\(root)/examples/swift-protobuf/greeter/main.swift",
     ]
     let here = "\n" + lines(try files.map(readFile).joined()).joined(separator: "\n")
     var block: [Substring]?
