@@ -44,7 +44,7 @@
       /// Makes options.
       public init() {}
 
-      /// The same with the names as metadata has them: in small letters.
+      /// These options with the names as metadata has them: in small letters.
       fileprivate var asMetadataIs: Options {
         var same = self
         same.redacted = Set(redacted.map { $0.lowercased() })
@@ -86,7 +86,7 @@
       }
     }
 
-    /// What a call takes along from the task that makes it.
+    /// The values that a call takes along from the task that makes it.
     private struct Surroundings: Sendable {
       let context: ServiceContext?
       let logger: Logger?

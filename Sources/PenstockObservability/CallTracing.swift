@@ -58,7 +58,7 @@
     }
   }
 
-  /// What the spans of one call share.
+  /// The context and the tracer that the spans of one call share.
   private final class TracedScope: Sendable {
     let tracer: any Tracer
     let instrument: any Instrument
@@ -176,7 +176,7 @@
     func inject(_ value: String, forKey key: String, into fields: inout [Field]) {
       // An instrument writes text, also for the fields whose values are bytes: these it gives as base64 (gRFC A72).
       let isBinary = key.lowercased().hasSuffix("-bin")
-      // What is no base64 can't be sent as such a field.
+      // Text that is no base64 can't be sent as such a field.
       guard let sent = isBinary ? bytes(base64: value) : [UInt8](value.utf8) else { return }
       fields.append(Field(name: key, value: sent))
     }

@@ -73,9 +73,9 @@
       throw Fault("the parameter \(name) is \"\(said)\"; it can be \(known.joined(separator: ", "))")
     }
 
-    /// What stands before a declaration.
+    /// The words before a declaration.
     var access: String { visibility == .internal ? "" : "\(visibility.rawValue) " }
-    /// What stands before the import of a module whose types the declarations show.
+    /// The words before the import of a module whose types the declarations show.
     var importing: String { usesAccessLevelOnImports ? "\(visibility.rawValue) import" : "import" }
   }
 #endif

@@ -73,7 +73,7 @@ public struct ConnectionEvent: Sendable, Hashable {
     public static func < (one: Level, other: Level) -> Bool { one.rawValue < other.rawValue }
   }
 
-  /// What has happened.
+  /// The kind of the event.
   public let kind: Kind
   /// The level of its kind.
   public let level: Level

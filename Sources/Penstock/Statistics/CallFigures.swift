@@ -5,7 +5,7 @@ internal import FoundationEssentials
 /// They come at the end of each call, so they are read straight from the library's text, which is compact JSON of objects,
 /// numbers, strings and nulls: a decoder of any JSON takes longer than the call's other callbacks together.
 package struct CallFigures: Sendable, Hashable {
-  /// What went in one direction.
+  /// The messages and bytes of one direction.
   package struct Traffic: Sendable, Hashable {
     /// How many messages.
     package var messages = 0

@@ -21,7 +21,7 @@ public final class ServerVerifier {
   private let userData: UserData
   /// The certificates of the server that is checked; nil: the function does not run.
   private var chain: OpaquePointer?
-  /// What the server's certificate has to fit, with a NUL; nil: nothing.
+  /// The name that the server's certificate has to fit, with a NUL; nil: any.
   public private(set) var name: ByteBuffer?
   /// The certificates that the function has asked for, in DER form, each with its place in the chain.
   private var encoded: [(index: Int, bytes: ByteBuffer)] = []
