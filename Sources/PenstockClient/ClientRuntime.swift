@@ -162,7 +162,8 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     if isDriving || Worker.current?.runs(workers) == true { return .wouldDeadlock }
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: Platform.systemClock())
     var result = loop.shutdown(timeoutMilliseconds: timeoutMilliseconds)
-    if result == .ok {
+    // `.already`: an earlier shutdown may have timed out, after which the loops ended by themselves.
+    if result == .ok || result == .already, !Process.isForked(generation) {
       forgetInterceptors()
       // The shutdown has also closed the channels, so their interceptors are removed.
       for cache in lock.withLock({ caches }) { cache.removeAll() }

@@ -363,6 +363,45 @@ TEST(runtime_shutdown_times_out_and_can_be_tried_again) {
   probe_wait_finalized(&probe);
 }
 
+static void *poll_until_closed(void *runtime) {
+  int64_t until = test_now_ms() + test_patience_ms();
+  while (penstock_runtime_poll(runtime, 5) != PENSTOCK_E_CLOSED && CHECK(test_now_ms() < until)) {
+  }
+  return NULL;
+}
+
+/* A shutdown goes on after E_TIMEOUT, here while another thread polls. The next call of shutdown, which finds all done,
+ * lets the interceptors go: one may hold what keeps the runtime. */
+TEST(runtime_shutdown_lets_interceptors_go_when_it_is_tried_again) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  penstock_channel *channel = open_channel_on(runtime);
+  stuck stuck = {LATCH_INIT, LATCH_INIT};
+  probe probe;
+  probe_init_with(&probe, "stuck", wait_inside, &stuck);
+  probe_add(&probe, channel, 0);
+  latch let_go = LATCH_INIT, finalized = LATCH_INIT;
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.user_data = &let_go;
+  table.finalizer = signal_latch;
+  uint64_t id;
+  REQUIRE_OK(penstock_runtime_add_interceptor(runtime, &table, 0, &id, NULL));
+  penstock_call *call = start_callback_call(channel, UNARY, PENSTOCK_KIND_UNARY, &finalized);
+  REQUIRE(call);
+  pthread_t poller;
+  pthread_create(&poller, NULL, poll_until_closed, runtime);
+  latch_wait(&stuck.inside, 1);
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_TIMEOUT);
+  latch_signal(&stuck.go_on);
+  pthread_join(poller, NULL);
+  CHECK_RESULT(penstock_runtime_shutdown(runtime, 0), PENSTOCK_E_ALREADY);
+  latch_wait(&let_go, 1);
+  latch_wait(&finalized, 1);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
+  penstock_runtime_release(runtime);
+  probe_wait_finalized(&probe);
+}
+
 /* After the last release the runtime ends by itself, and no thread is left. */
 TEST(runtime_release_ends_its_thread) {
   int threads = running_threads();

@@ -214,9 +214,10 @@ PENSTOCK_API penstock_result penstock_ready_rate_limit(const char *options_json,
  * on, the server is told in "grpc-previous-rpc-attempts" how many came before. `other` (nullable) is a channel of the
  * same runtime and loop to which the attempts after the first go, as after penstock_request_set_channel; on any other
  * loop or runtime calls end with FAILED_PRECONDITION. It must not be the channel on which the table is registered, nor
- * one whose interceptors, or whose runtime's, lead back here (two channels that hedge to each other): each would keep the
- * other for ever; close such a channel, or remove the interceptor. An attempt that ends because `other` is closed, or for
- * lack of memory, counts as failed, whatever "non_fatal_codes" has.
+ * one whose interceptors lead back here (two channels that hedge to each other): each would keep the other until one is
+ * closed or the interceptor is removed. On a runtime the table keeps the runtime, by `other`, until that is shut down or
+ * the interceptor is removed. An attempt that ends because `other` is closed, or for lack of memory, counts as failed,
+ * whatever "non_fatal_codes" has.
  * The call's value "penstock.hedging" is a JSON text once the call has been decided: {"sent", "won": the number of the
  * attempt that has decided the call, from 1; 0: all have failed, "cancelled"}. A call of another kind than unary, if the
  * table's `kinds` is changed, ends with UNIMPLEMENTED; at the object level a call ends with INTERNAL.
