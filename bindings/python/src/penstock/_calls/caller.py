@@ -24,6 +24,8 @@ from .requests import Requests
 from .steps import half_close, send_only
 from .wait import Waiters
 
+_OK = StatusCode.OK.number
+
 
 class _MultiCallable(BoundMethod):
     """A method that is called in blocking style.
@@ -88,7 +90,7 @@ class UnaryUnary(_MultiCallable):
     def __call__(self, call: RequestArguments) -> Any:
         """Makes the call and returns the response."""
         handle = self._ended(call)
-        if Raised.ever or _raw.penstock_reply_code(handle) != StatusCode.OK.number:
+        if Raised.ever or _raw.penstock_reply_code(handle) != _OK:
             reply = _good(handle)
             data = body(reply._handle)
         else:

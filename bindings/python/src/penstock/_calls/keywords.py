@@ -22,6 +22,7 @@ from typing import (
     Tuple,
     TypeVar,
     Union,
+    cast,
 )
 
 from .._handles.arguments import milliseconds, whole_number
@@ -270,20 +271,20 @@ class CallKeywords:
         # With "interruptible" a signal ends a wait, so that Ctrl-C works. It can be always on, because `Waiters.wait`
         # starts such a wait again.
         text = '{"interruptible": true'
-        for keyword, option, check in _OPTIONS:
-            value = getattr(self, keyword)
-            if value is not None:
+        for keyword, value in self.__dict__.items():
+            if value is not None and keyword in _OPTIONS:
+                option, check = _OPTIONS[keyword]
                 checked = check(value)
                 if checked is not None:
                     text += f', "{option}": {checked}'
         return text + "}"
 
 
-_OPTIONS = [
-    (keyword.name, keyword.metadata["option"], keyword.metadata["check"])
+_OPTIONS = {
+    keyword.name: (keyword.metadata["option"], keyword.metadata["check"])
     for keyword in fields(CallKeywords)
     if keyword.metadata["option"] is not None
-]
+}
 _DOC = "\n".join(
     textwrap.fill(f"``{keyword.name}``: {keyword.metadata['doc']}.", 100, subsequent_indent="    ")
     for keyword in fields(CallKeywords)
@@ -319,6 +320,26 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
+def _maker(arguments: Callable[P, A]) -> Callable[[Tuple[Any, ...], Dict[str, Any]], A]:
+    """A function that makes what ``arguments(*args, **keywords)`` makes, from ``args`` and ``keywords``. It sets only
+    the fields that are given, which is faster: for the others the dataclass has the defaults."""
+    of_class: Any = arguments
+    first, *others = (argument.name for argument in fields(of_class))
+    names = frozenset(others)
+
+    def make(args: Tuple[Any, ...], keywords: Dict[str, Any]) -> A:
+        if len(args) != 1 or (keywords and not keywords.keys() <= names):
+            return arguments(*args, **keywords)
+        made = object.__new__(of_class)
+        setattr(made, first, args[0])
+        if keywords:
+            made.__dict__.update(keywords)
+            made.__post_init__()
+        return cast("A", made)
+
+    return make
+
+
 def takes(
     arguments: Callable[P, A], plain: Optional[Callable[..., Any]] = None
 ) -> Callable[[Callable[[S, A], R]], Callable[Concatenate[S, P], R]]:
@@ -327,6 +348,8 @@ def takes(
     called in place of the method if there are no arguments but the first one and ``timeout``; it returns None if the
     method has to be called after all."""
 
+    make = _maker(arguments)
+
     def decorate(method: Callable[[S, A], R]) -> Callable[Concatenate[S, P], R]:
         @functools.wraps(method)
         def taking(self: S, /, *args: P.args, **keywords: P.kwargs) -> R:
@@ -334,7 +357,7 @@ def takes(
                 made: Optional[R] = plain(self, *args, **keywords)
                 if made is not None:
                     return made
-            return method(self, arguments(*args, **keywords))
+            return method(self, make(args, keywords))
 
         inner, outer = inspect.signature(method), inspect.signature(arguments)
         of_self = next(iter(inner.parameters.values()))

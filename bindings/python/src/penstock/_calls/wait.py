@@ -62,8 +62,15 @@ class Waiters:
 
     def once(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Calls ``function``, and returns its result. Exceptions of Python's signal handlers are raised here."""
-        with self:
+        # Each call waits so, and a `with` statement would cost it two more functions.
+        if workers and is_worker():
             return call(function, *arguments)
+        thread = threading.get_ident()
+        try:
+            self._inside.append(thread)
+            return call(function, *arguments)
+        finally:
+            self._take(thread)
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> int:
         """Calls ``function`` until no signal interrupts it, and returns its result. Between two calls Python's signal
