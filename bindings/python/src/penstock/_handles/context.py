@@ -133,7 +133,11 @@ _over = _raw.penstock_finalizer(_is_over)
 def of_hop(hop: int, otherwise: Scoped) -> Optional[Context]:
     """The context of the call of ``hop``, a ``penstock_hop *`` in its callback; for a call that no Python code has
     made, the context of the registration."""
-    return _of(_raw.penstock_hop_context(hop), otherwise)
+    found = registry.get_unkept(_raw.penstock_hop_context(hop))
+    # Each callback asks, so the usual answer, a context that is not lent, costs no further function.
+    if type(found) is CallContext and found._context is not None:
+        return found._context
+    return _of(found, otherwise)
 
 
 def given(hop: int) -> Optional[CallContext]:
@@ -144,19 +148,12 @@ def given(hop: int) -> Optional[CallContext]:
 
 def of_pick(pick: int, otherwise: Scoped) -> Optional[Context]:
     """The context of the call for which ``pick``, a ``penstock_pick *``, was made; as `of_hop`."""
-    return _of(_raw.penstock_pick_context(pick), otherwise)
+    return _of(registry.get_unkept(_raw.penstock_pick_context(pick)), otherwise)
 
 
-def _of(number: Optional[int], otherwise: Scoped) -> Optional[Context]:
-    found = registry.get(number)
-    if isinstance(found, CallContext):
-        # Each callback asks, so the usual answer, a context that is not lent, costs no further function.
-        context = found._context
-        if context is None:
-            context = found.get()
-        if context is not None:
-            return context
-    return otherwise.context
+def _of(found: object, otherwise: Scoped) -> Optional[Context]:
+    context = found.get() if isinstance(found, CallContext) else None
+    return otherwise.context if context is None else context
 
 
 # ---- Of functions that are registered on a channel or a runtime ----

@@ -107,8 +107,10 @@ class Registry:
     """Objects by number. Safe from any thread without a lock: each step is one dictionary operation."""
 
     def __init__(self) -> None:
-        self._objects: Dict[int, object] = {}
+        self._objects: Dict[Optional[int], object] = {}
         self._numbers = itertools.count(1)
+        # As `get`, for numbers of objects without a keeper: without a Python function, since each callback asks.
+        self.get_unkept = self._objects.get
 
     def add(self, thing: object) -> int:
         """Keeps ``thing`` until `remove`, unless it has a keeper (see `Kept`), and gives its number: never 0, never
