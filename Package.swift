@@ -86,7 +86,8 @@ let tests: [Target] =
       swiftSettings: swift),
   ]
 
-// The library for Swift programs: on the public header alone, and linked with the targets that export it.
+// The library for Swift programs: on the public header alone. Linked with it are the targets that export what that header
+// declares, or an installed libpenstock.
 let host: [Target] =
   embedded
   ? []
@@ -94,11 +95,12 @@ let host: [Target] =
     .target(
       name: "Penstock",
       dependencies: [
-        "CPenstock", "PenstockABI",
+        "CPenstock", .target(name: "PenstockABI", condition: .when(traits: ["Bundled"])),
         .product(
           name: "SwiftProtobuf", package: "swift-protobuf", condition: .when(traits: ["SwiftProtobuf"])),
       ],
-      swiftSettings: swift),
+      swiftSettings: swift,
+      linkerSettings: [.linkedLibrary("penstock", .when(traits: ["SystemLibrary"]))]),
     // The library under grpc-swift 2; empty without its trait.
     .target(
       name: "PenstockGRPC",
@@ -131,12 +133,15 @@ let host: [Target] =
     .testTarget(
       name: "PenstockHostTests", dependencies: ["Penstock", "PenstockTestCertificates"], swiftSettings: swift),
   ]
-// Messages of SwiftProtobuf, the transport for grpc-swift 2, and logs, metrics and traces. Without these traits nothing is
-// fetched.
+// Where the library comes from; and messages of SwiftProtobuf, the transport for grpc-swift 2, and logs, metrics and traces.
+// Without the latter traits nothing is fetched.
 let hostTraits: Set<Trait> =
   embedded
   ? []
   : [
+    .default(enabledTraits: ["Bundled"]),
+    .trait(name: "Bundled", description: "the library is built with the program, and is a part of it"),
+    .trait(name: "SystemLibrary", description: "the program is linked with an installed libpenstock instead"),
     .trait(
       name: "SwiftProtobuf",
       description:

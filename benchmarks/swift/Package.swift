@@ -6,7 +6,7 @@ import PackageDescription
 let package = Package(
   name: "swift-bench",
   dependencies: [
-    .package(name: "penstock", path: "../..", traits: ["GRPCSwift"]),
+    .package(name: "penstock", path: "../..", traits: [.defaults, "GRPCSwift"]),
     .package(url: "https://github.com/grpc/grpc-swift-2.git", exact: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-nio-transport.git", exact: "2.9.2"),
   ],

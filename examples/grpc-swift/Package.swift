@@ -8,7 +8,7 @@ import PackageDescription
 let package = Package(
   name: "grpc-swift-examples",
   dependencies: [
-    .package(name: "penstock", path: "../..", traits: ["GRPCSwift"]),
+    .package(name: "penstock", path: "../..", traits: [.defaults, "GRPCSwift"]),
     .package(url: "https://github.com/grpc/grpc-swift-2.git", from: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf.git", from: "2.4.1"),
   ],

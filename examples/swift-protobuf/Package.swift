@@ -10,7 +10,7 @@ import PackageDescription
 let package = Package(
   name: "swift-protobuf-examples",
   dependencies: [
-    .package(name: "penstock", path: "../..", traits: ["SwiftProtobuf"]),
+    .package(name: "penstock", path: "../..", traits: [.defaults, "SwiftProtobuf"]),
     .package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: []),
   ],
   targets: [
