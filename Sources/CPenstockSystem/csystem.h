@@ -256,6 +256,24 @@ static inline int32_t cs_fork(void) { return (int32_t)fork(); }
 
 static inline int32_t cs_open_to_read(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
 
+/* Reads a regular file from its beginning into `bytes`. Returns how many bytes it has, at most `most`, or -errno: EINVAL
+ * for what is no regular file and might let the reader wait. */
+static inline int64_t cs_read_file(const char *path, void *bytes, size_t most) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return -(int64_t)errno;
+  struct stat about;
+  int64_t failure = fstat(fd, &about) < 0 ? errno : S_ISREG(about.st_mode) ? 0 : EINVAL;
+  size_t count = 0;
+  while (failure == 0 && count < most) {
+    ssize_t n = read(fd, (char *)bytes + count, most - count);
+    if (n > 0) count += (size_t)n;
+    if (n == 0) break;
+    if (n < 0 && errno != EINTR) failure = errno;
+  }
+  close(fd);
+  return failure ? -failure : (int64_t)count;
+}
+
 /* The next three functions list the entries of a folder; for tests. */
 static inline void *cs_open_folder(const char *path) { return opendir(path); }
 static inline const char *cs_next_entry(void *folder) {

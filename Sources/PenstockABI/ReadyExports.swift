@@ -97,6 +97,14 @@ public func penstock_ready_bearer_token(
   return make(json, table, error, BearerToken.Options(), read) { BearerToken($0, source, data) }
 }
 
+@_cdecl("penstock_ready_token_file") @implementation
+public func penstock_ready_token_file(
+  _ json: UnsafePointer<CChar>!, _ table: UnsafeMutablePointer<penstock_interceptor>!,
+  _ error: UnsafeMutablePointer<OpaquePointer?>!
+) -> penstock_result {
+  make(json, table, error, TokenFile.Options(), read) { TokenFile.interceptor($0) }
+}
+
 /// The `on_connection` of the ready-made log.
 private let logEvent: ConnectionCallback = { userData, event in
   guard let userData, let told = event?.assumingMemoryBound(to: penstock_connection_event.self).pointee,

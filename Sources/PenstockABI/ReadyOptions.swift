@@ -37,6 +37,40 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
   return failure
 }
 
+// ---- penstock_ready_token_file: ready.h ----
+
+func read(_ reader: JSONReader, into options: inout TokenFile.Options) -> Failure? {
+  var scheme = ByteBuffer()
+  _ = scheme.append("Bearer")
+  _ = options.bearer.header.append("authorization")
+  let failure = reader.members { key, option in
+    switch key {
+    /// The path of the file. Default: none, it is required.
+    case "file": option.string { options.path = $0 }
+    /// How old a token may be before the file is read again. If it can't be read then, the old token is used
+    /// for as long again.
+    case "reread_ms": option.milliseconds(1...86_400_000) { options.reread = $0 }
+    /// The header in which the token is sent. Default: "authorization".
+    case "header": option.textHeaderName { options.bearer.header = $0 }
+    /// The word before the token; empty: no word. Default: "Bearer".
+    case "scheme": option.ascii { scheme = $0 }
+    /// How many bytes of a call's request messages are kept. A call that has sent more is not sent again with
+    /// a new token.
+    case "replay_bytes": option.bytes { options.bearer.replayBytes = $0 }
+    /// Whether the token may be sent without TLS.
+    case "allow_cleartext": option.bool { options.bearer.allowsCleartext = $0 }
+    default: option.unknown
+    }
+  }
+  if let failure { return failure }
+  guard !options.path.isEmpty else {
+    return reader.fail(because: ("\"file\" is missing" as StaticString).bytes)
+  }
+  if !scheme.isEmpty { _ = scheme.append(" ") }
+  options.bearer.prefix = scheme
+  return options.path.append(byte: 0) ? nil : Failure(.noMemory, "no memory")
+}
+
 // ---- penstock_ready_logging: ready.h ----
 
 func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {

@@ -2,7 +2,7 @@
 ///
 /// Each interceptor is a class in its own file. Its callbacks use the same hop functions as those of a user's
 /// interceptor. The ABI layer reads the options and fills in the user's table (penstock_interceptor). Nothing
-/// in this module does I/O or reads JSON, and no user code runs while a lock is held. Threads of several
+/// in this module reads JSON or does I/O, but for `TokenFile`, and no user code runs while a lock is held. Threads of several
 /// runtimes may share an object.
 import PenstockCall
 import PenstockTransport

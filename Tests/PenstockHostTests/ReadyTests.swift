@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Penstock
 import Testing
 
@@ -50,6 +51,24 @@ import Testing
       #expect(try await Self.seen(channel, "authorization") == ["Bearer t2"])
       #expect(await source.refused == [nil, "t1"])
     }
+  }
+
+  @Test func aTokenStandsInAFile() async throws {
+    let file = FileManager.default.temporaryDirectory.appending(
+      path: "token-\(UInt64.random(in: 0...UInt64.max))"
+    ).path
+    defer { try? FileManager.default.removeItem(atPath: file) }
+    let options = BearerToken.Options(allowsCleartext: true)
+    let tokens = try TokenFile(file, reread: .seconds(3600), options: options)
+    try await withChannel { channel in
+      try channel.addInterceptor("tokens", tokens.interception, priority: 600)
+      let error = await #expect(throws: RPCError.self) { try await Self.seen(channel, "authorization") }
+      #expect(error?.code == .unavailable)
+      #expect(error?.message == "the token file \(file) can't be read: No such file or directory")
+      try Data("t1\n".utf8).write(to: URL(filePath: file))
+      #expect(try await Self.seen(channel, "authorization") == ["Bearer t1"])
+    }
+    #expect(throws: PenstockError.self) { try TokenFile("") }
   }
 
   @Test func aSourceThatFailsEndsTheCall() async throws {

@@ -71,4 +71,14 @@ static inline penstock_interceptor_id ready_add(penstock_channel *channel, const
 /* Frees a table that is not registered, by a call of its finalizer. */
 static inline void ready_drop(penstock_interceptor *table) { table->finalizer(table->user_data); }
 
+/* Checks that `make` refuses these options, and names `path`. */
+static inline void check_refused(penstock_result (*make)(const char *, penstock_interceptor *, penstock_error **),
+                                 const char *json, const char *path) {
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_error *error = NULL;
+  if (!CHECK_RESULT(make(json, &table, &error), PENSTOCK_E_INVALID_JSON)) printf("  %s\n", json ? json : "no options");
+  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, path, path);
+  CHECK(table.finalizer == NULL);
+}
+
 #endif

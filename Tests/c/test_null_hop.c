@@ -173,6 +173,8 @@ TEST(null_ready) {
   REFUSED(penstock_ready_logging(NULL, NULL, &finalized, count_up, &table, NULL));
   REFUSED(penstock_ready_logging(NULL, write_nothing, &finalized, count_up, NULL, NULL));
   CHECK_INT(atomic_load(&finalized), 4);
+  REFUSED(penstock_ready_token_file("{\"file\": \"/token\"}", NULL, NULL));
+  CHECK_RESULT(penstock_ready_token_file(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "file" is missing */
   REFUSED(penstock_ready_trace_context(NULL, NULL, NULL));
   REFUSED(penstock_ready_response_cache(NULL, NULL, NULL));
   REFUSED(penstock_ready_rate_limit("{\"rate\": 1}", NULL, NULL));

@@ -91,15 +91,6 @@ TEST(rate_limit_shared_by_two_runtimes) {
   penstock_runtime_release(runtime);
 }
 
-static void check_refused(penstock_result (*make)(const char *, penstock_interceptor *, penstock_error **),
-                          const char *json, const char *path) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  penstock_error *error = NULL;
-  if (!CHECK_RESULT(make(json, &table, &error), PENSTOCK_E_INVALID_JSON)) printf("  %s\n", json);
-  CHECK_ERROR(error, PENSTOCK_E_INVALID_JSON, path, path);
-  CHECK(table.finalizer == NULL);
-}
-
 TEST(rate_limit_options_are_checked) {
   check_refused(penstock_ready_rate_limit, "{}", "$");
   check_refused(penstock_ready_rate_limit, NULL, "$");

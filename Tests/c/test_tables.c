@@ -259,6 +259,11 @@ static penstock_result fill_token_once(penstock_interceptor *table, atomic_int *
   return penstock_ready_bearer_token("{\"allow_cleartext\": true, \"replay_bytes\": 0}", give_token, finalized,
                                      count_up, table, error);
 }
+static penstock_result fill_token_file(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  count_up(finalized);
+  /* Any file of one line is a token. */
+  return penstock_ready_token_file("{\"file\": \"/proc/sys/kernel/ostype\", \"allow_cleartext\": true}", table, error);
+}
 static penstock_result fill_logging(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
   return penstock_ready_logging(NULL, no_line, finalized, count_up, table, error);
 }
@@ -335,6 +340,7 @@ static const struct {
 } fillers[] = {
     {"bearer token", fill_token, offsetof(penstock_interceptor, outbound_executor)},
     {"bearer token that records nothing", fill_token_once, offsetof(penstock_interceptor, outbound_executor)},
+    {"token file", fill_token_file, offsetof(penstock_interceptor, outbound_executor)},
     {"logging", fill_logging, offsetof(penstock_interceptor, outbound_executor)},
     {"metrics", fill_metrics, offsetof(penstock_interceptor, outbound_executor)},
     {"trace context", fill_trace, offsetof(penstock_interceptor, outbound_executor)},

@@ -143,8 +143,8 @@ def within(name, value):
 
 def bases(files):
     """Members that an object needs, or that make it quick to parse."""
-    return {"tls": {"roots_file": files["chain"]}, "channel": {"tls": False}, "rate_limit": {"rate": 1}, "retry_policy": RETRY,
-            "outlier_detection": CHILD}
+    return {"tls": {"roots_file": files["chain"]}, "channel": {"tls": False}, "rate_limit": {"rate": 1},
+            "token_file": {"file": "/token"}, "retry_policy": RETRY, "outlier_detection": CHILD}
 
 
 # ---- The values ----
@@ -280,7 +280,7 @@ def rules(comparison, files):
     for name, value in [
         ("channel", {"http": "1.1", "tls": False}), ("channel", {"http": "1.1", "protocol": "grpc"}),
         ("channel", {"http": "1.1", "protocol": "connect", "tls": False}), ("runtime", {"mode": "host", "loops": 2}),
-        ("runtime", {"mode": "host", "loops": 1}), ("rate_limit", {}), ("rate_limit", {"burst": 1}),
+        ("runtime", {"mode": "host", "loops": 1}), ("rate_limit", {}), ("rate_limit", {"burst": 1}), ("token_file", {}),
         ("tls", {**chain, "verify": False}), ("tls", {**key, "verify": False}), ("tls", {**chain, **key, "verify": False}),
         ("tls", {"verify": False, "spiffe_ids": ["spiffe://a"]}), ("tls", {"verify": False, "spki_pins": ["A" * 43 + "="]}),
         ("tls", {"verify": False, "min_version": "1.3", "ciphers": [old]}),

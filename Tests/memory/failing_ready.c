@@ -28,6 +28,8 @@ static void ready(void) {
   ADD(penstock_ready_response_cache("{\"metadata\": [\"x-one\"]}", &table, &error));
   ADD(penstock_ready_rate_limit("{\"rate\": 1000}", &table, &error));
   ADD(penstock_ready_bearer_token("{\"allow_cleartext\": true}", give_token, NULL, NULL, &table, &error));
+  ADD(penstock_ready_token_file(
+      "{\"file\": \"/proc/sys/kernel/ostype\", \"header\": \"x-token\", \"allow_cleartext\": true}", &table, &error));
   ADD(penstock_ready_fault_injection("{\"abort\": {\"code\": 5, \"percent\": 0}}", &table, &error));
   ADD(penstock_ready_header_rules(
       "{\"request\": [{\"set\": \"x-headers-one\", \"value\": \"1\"}], \"headers\": [{\"rename\": "

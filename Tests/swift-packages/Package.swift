@@ -6,7 +6,8 @@ import PackageDescription
 let package = Package(
   name: "swift-packages",
   dependencies: [
-    .package(name: "penstock", path: "../..", traits: [.defaults, "SwiftProtobuf", "GRPCSwift", "Observability"]),
+    .package(
+      name: "penstock", path: "../..", traits: [.defaults, "SwiftProtobuf", "GRPCSwift", "Observability"]),
     .package(url: "https://github.com/apple/swift-protobuf.git", from: "1.39.0", traits: []),
     .package(url: "https://github.com/grpc/grpc-swift-2.git", from: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf.git", from: "2.4.1"),

@@ -81,6 +81,22 @@ PENSTOCK_API penstock_result penstock_token_complete(penstock_token_request requ
  * threads: any */
 PENSTOCK_API penstock_result penstock_token_fail(penstock_token_request request, int32_t code, const char *message);
 
+/* Fills `table` with the interceptor of penstock_ready_bearer_token, whose tokens stand in a file that is replaced from
+ * time to time, such as the token of a service account in a pod of Kubernetes. The file is a regular one and has the
+ * token alone, with blanks or line ends around it or without, at most 65536 bytes. It is read on the thread that drives
+ * the runtime: before the first call, with a call when the token is older than "reread_ms", and when the server has
+ * refused the token. A call that comes while the file can't be read, and there is no token, ends with UNAVAILABLE, which
+ * names the file and the reason. Options:
+ *   "file": the path; required
+ *   "reread_ms": 60000; how old a token may be before the file is read again (1 to 86400000). If it can't be read then,
+ *       the old token is used for as long again
+ *   "header", "scheme", "replay_bytes", "allow_cleartext": as in penstock_ready_bearer_token
+ * result: E_INVALID_ARGUMENT: `table` is NULL. E_INVALID_JSON: a wrong option, or "file" is missing.
+ * memory: `options_json` is borrowed during the call. `table` is the caller's until it is registered.
+ * threads: any */
+PENSTOCK_API penstock_result penstock_ready_token_file(const char *options_json, penstock_interceptor *table,
+                                                       penstock_error **error);
+
 /* ---- Logging: each event as a line of JSON ---- */
 
 /* Takes one line of the log: `line` is a JSON object without a line end, of `length` bytes and a NUL, borrowed during

@@ -97,3 +97,32 @@ public struct BearerToken: Sendable {
     penstock_token_fail(request, code.rawValue, error.message)
   }
 }
+
+/// Sends the token that stands in a file, as ``BearerToken`` does. The file is replaced from time to time, such as that
+/// of a service account in a pod of Kubernetes. docs/ready.md says more.
+public struct TokenFile: Sendable {
+  /// The interceptor, to be added to channels and runtimes, which then share the token.
+  public let interception: Interception
+
+  /// Makes an interceptor that reads its tokens from `file`.
+  ///
+  /// - Parameters:
+  ///   - file: the path.
+  ///   - reread: how old a token may be before the file is read again; nil: a minute. If it can't be read then, the old
+  ///     token is used for as long again.
+  ///   - options: those of ``BearerToken``, but for the two about refreshing, which have no meaning here.
+  /// - Throws: ``PenstockError``: an option that is not allowed.
+  public init(_ file: String, reread: Duration? = nil, options: BearerToken.Options = BearerToken.Options())
+    throws(PenstockError)
+  {
+    var text = OptionText()
+    text.set("file", file)
+    text.set("reread_ms", reread)
+    text.set("header", options.header)
+    text.set("scheme", options.scheme)
+    text.set("replay_bytes", options.replayBytes)
+    text.set("allow_cleartext", options.allowsCleartext)
+    interception = Interception(
+      try ReadyTable("the token file") { penstock_ready_token_file(text.finished, $0, &$1) })
+  }
+}

@@ -196,3 +196,18 @@ def test_a_cancelled_call_leaves_the_others_waiting(channel: Channel) -> None:
     requests[0].complete("token")
     assert list(second) == [b"2"]
     assert first.code() == StatusCode.CANCELLED
+
+
+def test_a_token_in_a_file(channel: Channel, probe: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    first = channel.add_interceptor(ready.TokenFile(file, reread=3600, allow_cleartext=True))
+    with pytest.raises(RpcError, match=f"{file} can't be read: No such file or directory") as raised:
+        unary(channel)
+    assert raised.value.code() == StatusCode.UNAVAILABLE
+    file.write_text("token-1\n")
+    assert seen(probe(), "authorization") == ["Bearer token-1"]
+    file.write_text("token-2\n")
+    assert seen(probe(), "authorization") == ["Bearer token-1"]
+    first.remove()
+    channel.add_interceptor(ready.TokenFile(str(file), scheme="", header="x-key", allow_cleartext=True))
+    assert seen(probe(), "x-key") == ["token-2"]

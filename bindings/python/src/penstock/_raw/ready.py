@@ -27,6 +27,9 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_token_complete": (c_int32, c_uint64, c_char_p, c_int64),
     # penstock_result penstock_token_fail(penstock_token_request request, int32_t code, const char *message);
     "penstock_token_fail": (c_int32, c_uint64, c_int32, c_char_p),
+    # penstock_result penstock_ready_token_file(const char *options_json, penstock_interceptor *table, penstock_error
+    # **error);
+    "penstock_ready_token_file": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
     # penstock_result penstock_ready_logging(const char *options_json, penstock_log_line write, void *user_data,
     # penstock_finalizer finalizer, penstock_interceptor *table, penstock_error **error);
     "penstock_ready_logging": (

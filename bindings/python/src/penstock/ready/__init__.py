@@ -29,7 +29,7 @@ from .._handles.objects import Objects, forget, own, registry
 from .._handles.reports import report
 from .._handles.status import CodeLike, code_number
 from ._base import Ready, ms, text_value
-from ._bearer_token import BearerToken, TokenRequest
+from ._bearer_token import BearerToken, TokenFile, TokenRequest
 from ._hedging import Hedging
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Metrics",
     "RateLimit",
     "ResponseCache",
+    "TokenFile",
     "TokenRequest",
     "TraceContext",
 ]

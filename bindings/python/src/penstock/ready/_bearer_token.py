@@ -1,9 +1,10 @@
-"""The interceptor that gets tokens and sends them."""
+"""The interceptors that get tokens and send them."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from contextvars import Context, copy_context
 from typing import Any, Callable, Optional, Tuple, Union
 
@@ -143,3 +144,35 @@ class BearerToken(Ready):
 
 recover(_ask, lambda given: None)
 _ask_trampoline = _raw.penstock_token_source(_ask)
+
+
+class TokenFile(Ready):
+    """Sends the token that stands in ``file``, as `BearerToken` does. The file is replaced from time to time, such as
+    that of a service account in a pod of Kubernetes.
+
+    ``reread``: how old a token may be before the file is read again, in seconds (default: 60). If it can't be read
+    then, the old token is used for as long again. The other arguments are those of `BearerToken`. A call that has no
+    token ends with UNAVAILABLE, whose details name the file and the reason.
+    """
+
+    def __init__(
+        self,
+        file: Union[str, os.PathLike[str]],
+        *,
+        reread: Optional[float] = None,
+        header: Optional[str] = None,
+        scheme: Optional[str] = None,
+        replay_bytes: Optional[int] = None,
+        allow_cleartext: Optional[bool] = None,
+    ) -> None:
+        super().__init__(
+            file=os.fspath(file),
+            reread_ms=ms(reread),
+            header=header,
+            scheme=scheme,
+            replay_bytes=replay_bytes,
+            allow_cleartext=allow_cleartext,
+        )
+
+    def _make(self, options: bytes, table: Any) -> None:
+        self._made_by(_raw.penstock_ready_token_file, table, options)

@@ -1,0 +1,75 @@
+import CPenstockSystem
+import PenstockCall
+import PenstockChannel
+import PenstockLoop
+import PenstockWire
+
+/// The source of a `BearerToken` whose tokens stand in a file, such as that of a pod in Kubernetes, which is
+/// replaced from time to time. The file is small and local, so it is read on the driving thread.
+public final class TokenFile: Sendable {
+  public struct Options {
+    public var bearer = BearerToken.Options()
+    /// The path, with a NUL at its end.
+    public var path = ByteBuffer()
+    /// How old a token may be before the file is read again, in nanoseconds.
+    public var reread: UInt64 = 60_000_000_000
+
+    public init() {}
+  }
+
+  /// The largest file that is read, in bytes.
+  private static let limit = 65536
+
+  nonisolated(unsafe) private let path: ByteBuffer
+  private let reread: UInt64
+
+  private init(_ options: Options) {
+    path = options.path
+    reread = options.reread
+  }
+
+  /// Makes the interceptor that reads the file.
+  public static func interceptor(_ options: Options) -> BearerToken {
+    let file = Unmanaged.passRetained(TokenFile(options)).toOpaque()
+    var bearer = options.bearer
+    // A token is as good as new until `reread` is over, and is used for as long again if the file can't be
+    // read then.
+    bearer.refreshEarly = options.reread
+    return BearerToken(
+      bearer, { request, _, file in this(file, TokenFile.self).answer(request) },
+      UserData(file) { forget($0, TokenFile.self) })
+  }
+
+  private func answer(_ request: UInt64) {
+    let read = ByteBuffer()
+    guard let space = read.spare(atLeast: TokenFile.limit + 1) else {
+      _ = TokenRequests.fail(request, Status(.resourceExhausted, "no memory for the token"))
+      return
+    }
+    let name = path.view.baseAddress?.assumingMemoryBound(to: CChar.self)
+    let count = cs_read_file(name, space.baseAddress, TokenFile.limit + 1)
+    read.commit(Int(max(count, 0)))
+    let isTaken = withExtendedLifetime(read) {
+      (0...Int64(TokenFile.limit)).contains(count)
+        && TokenRequests.complete(request, TokenFile.trimmed(read.view), lifetime: 2 * reread)
+          != .invalidArgument
+    }
+    if isTaken { return }
+    let words = ByteBuffer().say("the token file ").say(cString: name)
+    if count < 0 {
+      words.say(" can't be read: ").say(errno: Int32(-count))
+    } else {
+      words.say(" has no token: expected visible ASCII of at most 65536 bytes")
+    }
+    _ = TokenRequests.fail(request, Status(.unavailable, words: words))
+  }
+
+  /// The text without the blanks and line ends around it.
+  private static func trimmed(_ text: ByteView) -> ByteView {
+    func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || (byte >= 0x09 && byte <= 0x0D) }
+    guard let first = text.firstIndex(where: { !isBlank($0) }),
+      let last = text.lastIndex(where: { !isBlank($0) })
+    else { return ByteView(rebasing: text[text.startIndex..<text.startIndex]) }
+    return ByteView(rebasing: text[first...last])
+  }
+}
