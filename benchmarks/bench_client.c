@@ -12,7 +12,7 @@
  *   --copy          of the streams: 1 copies each message (the default); 0 sends the same message again and again, uncopied
  *   --tls           the CA's certificate; without, cleartext
  *   --window        the HTTP/2 window of a stream and of the connection; without, the library's defaults
- *   --max-window    how large the windows may grow; without, not at all
+ *   --max-window    how large the windows may grow, 0: not at all; without, the library's default
  *   --options       more members of the channel's options, such as '"protocol": "connect"'
  *   --spin          the runtime's "spin_us"
  *   --interceptors  how many interceptors, each with on_start and on_status
@@ -146,7 +146,7 @@ int main(int argc, char **argv) {
                 .mutex = PTHREAD_MUTEX_INITIALIZER,
                 .changed = PTHREAD_COND_INITIALIZER};
   const char *what = "unary", *style = "blocking", *tls = NULL, *more = NULL;
-  long calls = 1000, window = 0, most = 0, interceptors = 0, spin = -1, copies = 1;
+  long calls = 1000, window = 0, most = -1, interceptors = 0, spin = -1, copies = 1;
   for (int i = 1; i < argc; i += 2) {
     const char *name = argv[i], *value = argv[i + 1];
     if (!value) die(name, PENSTOCK_E_INVALID_ARGUMENT);
@@ -188,13 +188,13 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < self.bytes; i++) self.request[i] = (uint8_t)(i * 131);
   if (!copies) need("wrap", penstock_message_new_lent(self.request, self.bytes, 0, self.request, free, &self.message));
 
-  char roots[1000] = "false", windows[200] = "", channel[1500], runtime[100];
+  char roots[1000] = "false", windows[200] = "", growing[100] = "", channel[1500], runtime[100];
   if (tls) snprintf(roots, sizeof(roots), "{\"roots_file\": \"%s\"}", tls);
+  if (most >= 0) snprintf(growing, sizeof(growing), ", \"max_window_bytes\": %ld", most);
   if (window)
     snprintf(windows, sizeof(windows),
              ", \"initial_stream_window_bytes\": %ld, \"initial_connection_window_bytes\": %ld", window, window);
-  snprintf(channel, sizeof(channel),
-           "{\"tls\": %s, \"max_receive_message_bytes\": 67108864, \"max_window_bytes\": %ld%s%s%s}", roots, most,
+  snprintf(channel, sizeof(channel), "{\"tls\": %s, \"max_receive_message_bytes\": 67108864%s%s%s%s}", roots, growing,
            windows, more ? ", " : "", more ? more : "");
   snprintf(runtime, sizeof(runtime), "{\"spin_us\": %ld}", spin);
   self.channel_options = channel;

@@ -113,11 +113,11 @@ public struct ChannelOptions: Sendable, Hashable {
   public var silenceEvent: Duration?
   /// How long a callback of a call may keep its thread before interceptors are told.
   public var slowCallback: Duration?
-  /// The window of a stream in bytes: how much of it may wait unread.
+  /// The window of a stream in bytes: how much of it may wait unread, until the windows grow.
   public var initialStreamWindowBytes: Int?
   /// The window of a connection in bytes.
   public var initialConnectionWindowBytes: Int?
-  /// The size in bytes up to which windows grow where bandwidth times delay needs it; 0: they keep their sizes.
+  /// The size in bytes up to which the windows of streams grow on a long path; 0: they keep their sizes.
   public var maxWindowBytes: Int?
   /// Whether each call keeps a trace.
   public var trace: Trace?

@@ -176,8 +176,9 @@ extension ParsedChannelOptions {
       /// 65535 while only bidi streams of small messages are open and the round trip is short.
       case "initial_connection_window_bytes":
         option.bytes(65535...2_147_483_647) { transport.initialConnectionWindow = $0 }
-      /// The size up to which the windows of streams and connections grow, if the product of bandwidth and
-      /// delay needs it. PINGs measure that product while data comes. 0: the windows keep their sizes.
+      /// The size up to which the windows of streams grow on a long path, where the product of bandwidth and
+      /// delay needs it. The window of a connection becomes twice as large. PINGs measure that product while
+      /// messages are taken. 0: the windows keep their sizes.
       case "max_window_bytes": option.bytes(0...2_147_483_647) { transport.mostWindow = $0 }
       /// Whether each call keeps a trace; {"events": n} keeps the latest n events, 1 to 65536, and true keeps
       /// 256. Default: false.

@@ -100,11 +100,12 @@ typedef struct penstock_channel penstock_channel;
  *   "compression_min_bytes": the size from which messages are compressed: smaller messages go as they are, and those of
  *     this size or more compressed, even where that makes them longer; 0: every message is compressed. Without this
  *     option a message is sent compressed where that makes it smaller
- *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of one stream may wait unread
+ *   "initial_stream_window_bytes" (1048576; 65535 to 2147483647): how many bytes of one stream may wait unread, until
+ *     the windows grow
  *   "initial_connection_window_bytes" (4194304): how many bytes of all streams together may be on their way; the window
  *     is 65535 while only bidi streams of small messages are open and the round trip is short
- *   "max_window_bytes" (0; up to 2147483647): how large these windows may grow where bandwidth times delay needs it; 0:
- *     they keep their sizes
+ *   "max_window_bytes" (33554432; up to 2147483647): how large the windows of streams may grow on a long path, where
+ *     bandwidth times delay needs it; that of the connection becomes twice as large; 0: they keep their sizes
  *   "trace" (false): true or {"events": n} keeps a trace of each call, see penstock_call_trace_json
  *   "tie_order": "fifo" (default) or "lifo": the order of interceptors with equal priority
  * result: E_INVALID_ARGUMENT: the target, or a "tls" that contradicts it. E_INVALID_JSON: `error` names the JSON path;

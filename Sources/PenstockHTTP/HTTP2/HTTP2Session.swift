@@ -94,6 +94,8 @@ final class HTTP2Session {
   var hearsTooManyPings = false
   var window = ConnectionWindow()
   var growth: WindowGrowth
+  /// Whether the windows have grown.
+  var hasGrown = false
   /// The number of received bytes for which the connection's credit has not been returned to the peer.
   var uncredited = 0
   /// The credit of the connection and of a stream is returned when it reaches this number of bytes, so that nghttp2 is
@@ -113,9 +115,9 @@ final class HTTP2Session {
 
   private init(_ limits: HTTP2Limits, _ times: SessionTimes, _ block: UnsafeMutableRawPointer) {
     self.limits = limits
-    growth = WindowGrowth(most: limits.mostWindow)
     self.times = times
     forgivenAt = times.now
+    growth = WindowGrowth(most: limits.mostWindow, size: limits.streamWindow, now: forgivenAt)
     recent = block.initializeMemory(
       as: Unmanaged<HTTP2Stream>?.self, repeating: nil, count: HTTP2Session.recentStreams)
     confine(self)
@@ -308,12 +310,6 @@ final class HTTP2Session {
     }
   }
 
-  /// Called when the owner has taken `count` bytes of the body: returns their credit to the peer.
-  func consumed(_ stream: HTTP2Stream, _ count: Int) {
-    guard count > 0, stream.life.isOpen, let credit = stream.credit(count) else { return }
-    credited(nghttp2_session_consume_stream(session, stream.id, credit))
-  }
-
   /// Called when the owner leaves `stream`: resets an open stream. True: frames have to be sent.
   @discardableResult
   func letGo(_ stream: HTTP2Stream, _ why: Leave) -> Bool {
@@ -415,7 +411,7 @@ final class HTTP2Session {
       if uncredited >= HTTP2Session.leastCredit {
         credited(nghttp2_session_consume_connection(session, uncredited))
         if !window.isWide { timeWindow(uncredited) }
-        if growth.most != 0 { measureDelay(uncredited) }
+        if growth.most != 0 { growth.came() }
         uncredited = 0
       }
       at += count

@@ -199,13 +199,11 @@ extension HTTP2Session {
       var taken = 0
       if stream.bodyIsEmpty {
         taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
-        if taken > 0, let credit = stream.credit(taken) {
-          credited(nghttp2_session_consume_stream(session, id, credit))
-        }
       }
       if taken < bytes.count, !stream.keep(ByteView(rebasing: bytes[taken...])) {
         stream.finish(.noMemory)
       }
+      consumed(stream, taken)
       mark(stream)
     }
   }
@@ -240,7 +238,9 @@ extension HTTP2Session {
         $0.finish(HTTP2Error.end(ofReset: frame.pointee.rst_stream.error_code))
       }
     case NGHTTP2_SETTINGS.rawValue:
-      guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return }
+      guard header.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else {
+        return growth.settled(now: times.now)
+      }
       if phase == .beginning { phase = .open }
       limitStreams()
       // The peer's SETTINGS may have made the table of HPACK smaller, so kept blocks may be wrong.

@@ -71,7 +71,7 @@ public struct ChannelOptions {
   public var initialStreamWindow = 1 << 20
   public var initialConnectionWindow = 4 << 20
   /// The size in bytes up to which windows may grow; 0: windows do not grow.
-  public var mostWindow = 0
+  public var mostWindow = 32 << 20
 
   public init() {}
 }

@@ -13,7 +13,7 @@ import Testing
   /// `streamChanged`.
   final class Recorder: StreamOwner {
     let session: HTTP2Session
-    let takes: Bool
+    var takes: Bool
     private let duplex: Bool
     var hasNoBody = false
     var log: [String] = []
