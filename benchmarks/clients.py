@@ -241,7 +241,8 @@ def clients(folder, programs):
         "penstock, callbacks": Program([own], "--style", "callback"),
         "penstock, no copy": Program([own], "--copy", 0),
         "penstock, spin": Program([own], "--spin", SPIN_US, cycles=True),
-        "penstock, growing windows": Program([own], "--max-window", 1 << 26),
+        "penstock, 64 MiB windows": Program([own], "--max-window", 1 << 26),
+        "penstock, fixed windows": Program([own], "--max-window", 0),
         "penstock, 8 interceptors": Program([own], "--interceptors", 8),
     }
     missing = {}

@@ -69,8 +69,9 @@ GROWTH = """Written by `make bench-growth`: unary calls against `penstock-peer`;
 has 64 bytes unless stated otherwise, and each point has its own process. Figures are medians of the rounds; `~` marks a
 rate that varied by more than 15 % between rounds. The memory is the peak of the whole process."""
 FAR = """Written by `make bench` (alone: `benchmarks/run far`): 50 MiB in messages of 64 KiB, from `penstock-peer` through a relay
-that delays the bytes, each way by half of the round trip. The windows of "penstock" are the defaults; "growing windows" may
-grow to 64 MiB (`"max_window_bytes"`). grpcio always lets its windows grow. Ratios are medians of those of each round."""
+that delays the bytes, each way by half of the round trip. The windows of "penstock" grow to 32 MiB, the
+default of `"max_window_bytes"`; the two rows below it have another bound, and windows that do not grow. grpcio always lets its
+windows grow. Ratios are medians of those of each round."""
 PYTHON = """Written by `make bench` (alone: `benchmarks/run python`): Python's blocking calls against `penstock-peer`, with
 messages of google.protobuf, of 64 bytes in unary calls and 16 in streams of 5,000 messages. Rates and CPU times are of calls
 or messages. Each client has its own process, whose whole CPU time counts. Ratios are medians of those of each round."""

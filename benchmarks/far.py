@@ -24,7 +24,7 @@ from harness import check
 # The round-trip times in ms.
 ROUND_TRIPS = (20, 50)
 # The client for grpc++ is left out: it sets windows of its own, which do not grow.
-CLIENTS = ("penstock", "penstock, growing windows", "grpcio")
+CLIENTS = ("penstock", "penstock, 64 MiB windows", "penstock, fixed windows", "grpcio")
 # The messages of a download have 50 MiB in all.
 CASE = scenarios.Case("64 KiB messages down", "down", CLIENTS, bytes=scenarios.KIB64)
 MESSAGES = 50 * scenarios.MIB // CASE.bytes
