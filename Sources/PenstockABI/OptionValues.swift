@@ -80,10 +80,15 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Reads one of `words`, the names of all compressions. For "zstd" loads its library.
+  /// Reads one of `words`, the names of the library's compressions, or the name of a compressor that the program has made.
+  /// For "zstd" loads its library.
   func compression(_ words: StaticString..., into: (Compression) -> Void) -> Failure? {
+    if let own = string.flatMap({ ProgramCompressor.compression(named: $0) }) {
+      into(own)
+      return nil
+    }
     var chosen = Compression.identity
-    if let failure = choice(among: words, { chosen = Compression(rawValue: $0) ?? .identity }) {
+    if let failure = choice(among: words, { chosen = [.identity, .gzip, .deflate, .zstd][$0] }) {
       return failure
     }
     guard chosen != .zstd || Zstd.load() else {

@@ -97,7 +97,8 @@ extension ParsedChannelOptions {
       /// The size limit of one sent message.
       case "max_send_message_bytes": option.bytes { defaults.maxSendBytes = $0 }
       /// The compression of sent messages. "zstd" needs the system's libzstd.so.1, which is loaded then; only with it does
-      /// the channel accept answers in zstd.
+      /// the channel accept answers in zstd. The name of a compressor that the program has made (compressor.h) is allowed,
+      /// too.
       case "compression":
         option.compression("identity", "gzip", "deflate", "zstd") {
           defaults.compression = $0
@@ -321,7 +322,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
       option.encoding {
         options.labels = RequestLabels(authority: nil, contentType: $0, userAgent: nil)
       }
-    /// The compression of sent messages. Default: the channel's.
+    /// The compression of sent messages, as the channel's option says. Default: the channel's.
     case "compression":
       option.compression("identity", "gzip", "deflate", "zstd") { options.compression = $0 }
     /// The size from which messages are compressed, as the channel's option says. Default: the channel's.

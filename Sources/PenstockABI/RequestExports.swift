@@ -260,12 +260,17 @@ public func penstock_request_compression(_ request: OpaquePointer!) -> UnsafePoi
   settings(request).map { cString($0.compression.name) }
 }
 
+/// The compression that a program names; nil: there is none.
+private func compression(_ name: ByteView) -> Compression? {
+  guard let found = Compression(named: name) else { return ProgramCompressor.compression(named: name) }
+  return bytesEqual(name, found.name) ? found : nil
+}
+
 @_cdecl("penstock_request_set_compression") @implementation
 public func penstock_request_set_compression(_ request: OpaquePointer!, _ name: UnsafePointer<CChar>!)
   -> penstock_result
 {
-  guard let name, let compression = Compression(named: bytes(name)), bytesEqual(bytes(name), compression.name)
-  else { return fail(request, .invalidArgument) }
+  guard let name, let compression = compression(bytes(name)) else { return fail(request, .invalidArgument) }
   guard compression != .zstd || Zstd.load() else { return fail(request, .unsupported) }
   return set(request, { $0.compression = compression }, options: { $0.compression = compression })
 }

@@ -46,6 +46,11 @@ extension penstock_codec_functions: SizedTable {
   static var initialiser: StaticString { "PENSTOCK_CODEC_FUNCTIONS_INIT" }
 }
 
+extension penstock_compressor_functions: SizedTable {
+  static var firstSize: Int { 48 }
+  static var initialiser: StaticString { "PENSTOCK_COMPRESSOR_FUNCTIONS_INIT" }
+}
+
 extension penstock_resolver_functions: SizedTable {
   static var firstSize: Int { 40 }
   static var initialiser: StaticString { "PENSTOCK_RESOLVER_FUNCTIONS_INIT" }

@@ -251,6 +251,13 @@ public final class ClientChannel: @unchecked Sendable {
     return .ok
   }
 
+  /// Adds a compressor of the user's, for calls that begin from now on.
+  public func add(_ compressor: ProgramCompressor) -> Outcome {
+    if isClosed { return .closed }
+    transport.add(compressor)
+    return .ok
+  }
+
   public func add(_ registration: Registration, priority: Int32) -> Outcome {
     if !isOpen { return .closed }
     return chains.add(registration, priority: priority) ? .ok : .closed

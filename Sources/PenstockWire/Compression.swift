@@ -1,7 +1,7 @@
 /// A compression of messages, by the name that header fields, options and the query of a GET give it: "Message-Encoding"
 /// (gRPC over HTTP2), "Content-Encoding" (RFC 9110 section 8.4.1). A further compression is a case here, and steps
 /// beside those of `Compressor`.
-public enum Compression: Int, Sendable {
+public enum Compression: Equatable, Sendable {
   case identity
   /// RFC 1952.
   case gzip
@@ -9,6 +9,8 @@ public enum Compression: Int, Sendable {
   case deflate
   /// RFC 8878. Only programs that ask for it have it.
   case zstd
+  /// One that the program makes itself, by a compressor of the channel.
+  case named(CompressionName)
 
   /// The names of the compressions that an answer may use, the preferred one first.
   public static func names(withZstd: Bool) -> StaticString {
@@ -19,12 +21,14 @@ public enum Compression: Int, Sendable {
     withZstd ? "zstd,gzip,deflate" : "gzip,deflate"
   }
 
-  public var name: StaticString {
+  /// The name, behind which there is a NUL. It lives as long as this value.
+  public var name: ByteView {
     switch self {
-    case .identity: "identity"
-    case .gzip: "gzip"
-    case .deflate: "deflate"
-    case .zstd: "zstd"
+    case .identity: ("identity" as StaticString).bytes
+    case .gzip: ("gzip" as StaticString).bytes
+    case .deflate: ("deflate" as StaticString).bytes
+    case .zstd: ("zstd" as StaticString).bytes
+    case .named(let own): own.name
     }
   }
 
@@ -42,5 +46,24 @@ public enum Compression: Int, Sendable {
     } else {
       return nil
     }
+  }
+}
+
+/// The name of a compression that the program makes itself. `@unchecked Sendable`: it never changes.
+public final class CompressionName: Equatable, @unchecked Sendable {
+  /// The name, with a NUL.
+  private let text: ByteBuffer
+
+  /// nil: no memory.
+  public init?(_ name: ByteView) {
+    guard let text = ByteBuffer(copying: name), text.append(byte: 0) else { return nil }
+    self.text = text
+  }
+
+  /// The name without its NUL. It lives as long as this object.
+  public var name: ByteView { ByteView(rebasing: text.view.dropLast()) }
+
+  public static func == (one: CompressionName, other: CompressionName) -> Bool {
+    one === other || bytesEqual(one.name, other.name)
   }
 }

@@ -84,6 +84,7 @@ static inline owner pick_owner(const char *what) {
   X(hop)                                                                                                               \
   X(executor)                                                                                                          \
   X(codec)                                                                                                             \
+  X(compressor)                                                                                                        \
   X(resolver)                                                                                                          \
   X(connecting)                                                                                                        \
   X(cancel_scope)                                                                                                      \
@@ -214,12 +215,13 @@ static inline uint64_t pick_number(numbers *self) {
   return once_in(16) ? ONE_OF(extremes) : atomic_load(&self->list[below(NUMBERS)]);
 }
 
-/* ---- The place of a running callback: its hop, buffer and pick, for the random functions of its thread ---- */
+/* ---- The place of a running callback: its hop, buffer, message and pick, for the random functions of its thread ---- */
 
 typedef struct place {
   penstock_hop *hop;
   bool may_wait; /* whether the callback is the function of a synchronous interceptor */
   penstock_buffer *buffer;
+  penstock_compression *compression;
   penstock_pick *pick;
   struct place *outer;
 } place;

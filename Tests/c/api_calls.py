@@ -15,8 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 
 import api  # noqa: E402
 
-SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "resolver",
-          "connecting", "cancel_scope", "metrics"]
+SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "compressor",
+          "resolver", "connecting", "cancel_scope", "metrics"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
@@ -52,7 +52,7 @@ SCALARS = {
 TABLES = {"penstock_sync_interceptor": "pick_sync", "penstock_async_interceptor": "pick_async",
           "penstock_codec_functions": "pick_functions", "penstock_call_callbacks": "pick_callbacks",
           "penstock_interceptor": "pick_interceptor", "penstock_resolver_functions": "pick_resolver",
-          "penstock_connector_functions": "pick_connector"}
+          "penstock_connector_functions": "pick_connector", "penstock_compressor_functions": "pick_compressor"}
 FUNCTIONS = {"penstock_submit": "api_submit", "penstock_token_source": "api_source", "penstock_log_line": "api_log",
              "int32_t (*)(void *)": "api_interrupted", "penstock_connectivity_function": "api_watch",
              "penstock_picker": "api_pick", "penstock_verifier": "api_verify",
@@ -166,6 +166,10 @@ class Call:
         elif type_ in ("penstock_verification *", "const penstock_verification *"):
             # The channels of this test have no TLS.
             self.arguments.append("NULL")
+        elif type_ in ("penstock_compression *", "const penstock_compression *"):
+            self.groups |= {"compression"}
+            self.groups -= {"any"}
+            self.arguments.append("here ? here->compression : NULL")
         elif type_ == "penstock_interceptor *":
             self.before.append(f"penstock_interceptor {name} = PENSTOCK_INTERCEPTOR_INIT;")
             self.before.append(f"bool with_{name} = !once_in(24);")
@@ -310,7 +314,7 @@ def main():
     parts = [call.code() for call in calls]
     rows = [f'{{"{call.name}", call_{call.name}, {RARE.get(call.name, 1)}, {int(call.name in WAITS)}}},' for call in calls]
     parts.append("static function functions[] = {\n  " + "\n  ".join(rows) + "\n};\n")
-    for group in ("any", "call", "hop", "buffer", "picker"):
+    for group in ("any", "call", "hop", "buffer", "compression", "picker"):
         numbers = [str(at) for at, call in enumerate(calls) if group in call.groups]
         parts.append(f"static const uint16_t {group}_functions[] = {{{', '.join(numbers)}}};\n")
     pathlib.Path(sys.argv[1]).write_text("\n".join(parts))

@@ -86,7 +86,8 @@ static const char *const values[] = {"v", "a value", "YQ", "1", "", " x"};
 static const char *const keys[] = {"k", "key", "penstock.cache", "penstock.traceparent"};
 static const char *const types[] = {"type.googleapis.com/google.rpc.ErrorInfo", "google.rpc.RetryInfo", "a/b", "/",
                                     "x"};
-static const char *const words[] = {"identity", "gzip", "Bearer token", "localhost", "example.test:1", "a reason"};
+static const char *const words[] = {"identity",  "gzip",           "x-api",   "Bearer token",
+                                    "localhost", "example.test:1", "a reason"};
 static const char *const runtime_options[] = {NULL,
                                               "{}",
                                               "{\"mode\": \"thread\", \"max_workers\": 1}",

@@ -364,6 +364,29 @@ static inline const penstock_codec_functions *pick_functions(const char *functio
   return table;
 }
 
+/* ---- Compressors ---- */
+
+static int32_t api_compress(void *user_data, const void *data, size_t length, penstock_compression *message) {
+  check_alive(user_data);
+  look_at_bytes(data, length);
+  act_at((place){.compression = message}, 3);
+  return once_in(16) ? 1 : 0;
+}
+
+static inline const penstock_compressor_functions *pick_compressor(const char *function,
+                                                                   penstock_compressor_functions *table) {
+  if (once_in(16)) return NULL;
+  size_t size = sizeof(*table);
+  owner owner = pick_table_owner(function, &size);
+  *table = (penstock_compressor_functions){.struct_size = size,
+                                           .user_data = owner.data,
+                                           .finalizer = owner.finalizer,
+                                           .name = once_in(4) ? pick_text(function, "compression") : "x-api",
+                                           .compress = once_in(16) ? NULL : api_compress,
+                                           .decompress = once_in(16) ? NULL : api_compress};
+  return table;
+}
+
 /* ---- Watches and resolvers ---- */
 
 static void api_resolve(void *user_data) {

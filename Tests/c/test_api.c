@@ -50,6 +50,8 @@ static void act(void) {
     run_function(&functions[ONE_OF(hop_functions)]);
   } else if ((here && here->buffer) || once_in(100)) {
     run_function(&functions[ONE_OF(buffer_functions)]);
+  } else if ((here && here->compression) || once_in(100)) {
+    run_function(&functions[ONE_OF(compression_functions)]);
   } else if ((here && here->pick) || once_in(100)) {
     run_function(&functions[ONE_OF(picker_functions)]);
   } else if (once_in(3)) {

@@ -210,6 +210,33 @@ static void null_connect(penstock_connecting *connecting, void *user_data) {
   (void)user_data;
 }
 
+static int32_t null_compress(void *user_data, const void *data, size_t length, penstock_compression *message) {
+  (void)user_data, (void)data, (void)length, (void)message;
+  return 0;
+}
+
+static void null_compressors(penstock_channel *channel) {
+  penstock_compressor *compressor = NULL;
+  atomic_int finalized = 0;
+  penstock_compressor_functions functions = PENSTOCK_COMPRESSOR_FUNCTIONS_INIT;
+  functions.user_data = &finalized;
+  functions.finalizer = count_up;
+  functions.name = "x-null";
+  functions.compress = functions.decompress = null_compress;
+  REFUSED_WITH_ERROR(penstock_compressor_new(NULL, &compressor, &error));
+  REFUSED_WITH_ERROR(penstock_compressor_new(&functions, NULL, &error));
+  CHECK_INT(atomic_load(&finalized), 1);
+  OK(penstock_compressor_new(&functions, &compressor, NULL));
+  REFUSED(penstock_channel_add_compressor(NULL, compressor));
+  REFUSED(penstock_channel_add_compressor(channel, NULL));
+  CHECK(penstock_compressor_retain(NULL) == NULL && penstock_compression_room(NULL) == 0);
+  penstock_compressor_release(NULL);
+  penstock_compressor_release(compressor);
+  CHECK_INT(atomic_load(&finalized), 2);
+  REFUSED(penstock_compression_append(NULL, "x", 1));
+  REFUSED(penstock_compression_fail(NULL, "x"));
+}
+
 static void null_verifier(penstock_verification *server, void *user_data) {
   (void)user_data;
   penstock_verification_accept(server);
@@ -288,6 +315,7 @@ TEST(null_channel) {
   CHECK(penstock_verification_certificate(NULL, 0, &length) == NULL && length == 0);
   REFUSED(penstock_verification_accept(NULL));
   REFUSED(penstock_verification_refuse(NULL, "x"));
+  null_compressors(channel);
   REFUSED(penstock_channel_set_picker(NULL, null_picker, &finalized, count_up));
   CHECK_INT(atomic_load(&finalized), 6);
   OK(penstock_channel_set_picker(channel, NULL, NULL, NULL));

@@ -21,6 +21,8 @@ static const size_t callbacks_sizes[] = {offsetof(penstock_call_callbacks, on_re
                                          sizeof(penstock_call_callbacks), sizeof(penstock_call_callbacks) + LATER};
 static const size_t codec_sizes[] = {offsetof(penstock_codec_functions, name), sizeof(penstock_codec_functions),
                                      sizeof(penstock_codec_functions) + LATER};
+static const size_t compressor_sizes[] = {sizeof(penstock_compressor_functions),
+                                          sizeof(penstock_compressor_functions) + LATER};
 static const size_t resolver_sizes[] = {sizeof(penstock_resolver_functions),
                                         sizeof(penstock_resolver_functions) + LATER};
 static const size_t connector_sizes[] = {sizeof(penstock_connector_functions),
@@ -39,6 +41,7 @@ typedef struct memory {
     penstock_sync_interceptor sync;
     penstock_call_callbacks callbacks;
     penstock_codec_functions codec;
+    penstock_compressor_functions compressor;
     penstock_resolver_functions resolver;
     penstock_connector_functions connector;
     unsigned char bytes[ROOM];
@@ -182,6 +185,35 @@ TEST(tables_codec_of_each_version) {
     check_intact(&memory);
   }
   penstock_channel_release(channel);
+}
+
+static int32_t copy_message(void *user_data, const void *data, size_t length, penstock_compression *message) {
+  (void)user_data;
+  return penstock_compression_append(message, data, length);
+}
+
+TEST(tables_compressor_of_each_version) {
+  size_t size;
+  EACH(size, compressor_sizes) {
+    memory memory;
+    atomic_int finalized = 0;
+    penstock_compressor *compressor = NULL;
+    penstock_compressor_functions table = PENSTOCK_COMPRESSOR_FUNCTIONS_INIT;
+    table.user_data = &finalized;
+    table.finalizer = count_up;
+    table.name = "x-copy";
+    table.compress = table.decompress = copy_message;
+    PLACE(&memory, size, table);
+    penstock_channel *channel = open_channel();
+    if (OK(penstock_compressor_new(&memory.as.compressor, &compressor, NULL))) {
+      OK(penstock_channel_add_compressor(channel, compressor));
+    }
+    penstock_compressor_release(compressor);
+    check_echo(channel);
+    penstock_channel_release(channel);
+    EVENTUALLY(atomic_load(&finalized) == 1);
+    check_intact(&memory);
+  }
 }
 
 TEST(tables_resolver_of_each_version) {

@@ -40,7 +40,7 @@ typedef struct penstock_request penstock_request;
  *   "authority": replaces the channel's authority
  *   "content_subtype": the name of the messages' encoding in the content-type, such as "json"; without this option it
  *     is the name of the codec
- *   "compression": "identity", "gzip", "deflate" or "zstd" for sent messages
+ *   "compression": "identity", "gzip", "deflate", "zstd" or the name of a compressor, for sent messages
  *   "compression_min_bytes": the size from which messages are compressed, see channel.h
  *   "max_receive_message_bytes", "max_send_message_bytes": limits of one message
  *   "send_buffer_bytes": the size of the send buffer, in which sent messages wait until the transport takes them. A

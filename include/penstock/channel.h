@@ -96,7 +96,7 @@ typedef struct penstock_channel penstock_channel;
  *     on_connection are told so, by PENSTOCK_CONNECTION_SLOW_CALLBACK
  *   "compression": "identity" (default), "gzip", "deflate" or "zstd", for sent messages. "zstd" needs the system's
  *     libzstd.so.1, which is loaded then (PENSTOCK_E_UNSUPPORTED: it is not there); only with it does the channel accept
- *     answers in zstd
+ *     answers in zstd. Or the name of a compressor of the program, which the channel gets before its calls: compressor.h
  *   "compression_min_bytes": the size from which messages are compressed: smaller messages go as they are, and those of
  *     this size or more compressed, even where that makes them longer; 0: every message is compressed. Without this
  *     option a message is sent compressed where that makes it smaller

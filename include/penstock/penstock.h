@@ -28,6 +28,7 @@
 #include "resolver.h"
 #include "connector.h"
 #include "verifier.h"
+#include "compressor.h"
 #include "picker.h"
 
 #endif

@@ -67,12 +67,12 @@ PENSTOCK_API penstock_result penstock_request_deadline_ms(const penstock_request
 PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *request, int64_t ms);
 
 /* Gives the compression of messages on their way to the server.
- * result: "identity", "gzip", "deflate" or "zstd"; NULL if the request is not readable.
- * memory: static.
+ * result: "identity", "gzip", "deflate", "zstd" or the name of a compressor; NULL if the request is not readable.
+ * memory: static; the name of a compressor lives as long as the compressor.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
-/* Sets the compression of messages on their way to the server to `name`, "identity", "gzip", "deflate" or
- * "zstd", which loads the system's libzstd.so.1.
+/* Sets the compression of messages on their way to the server to `name`, "identity", "gzip", "deflate", "zstd", which
+ * loads the system's libzstd.so.1, or the name of a compressor (compressor.h).
  * result: E_INVALID_ARGUMENT: a NULL, or none of them. E_UNSUPPORTED: "zstd", and the system has no such library.
  * E_STATE, E_GONE, E_FORKED: as the head of this file says.
  * memory: none.

@@ -108,6 +108,11 @@ final class Attempt: StreamOwner, TurnTask, Queued {
         failSoon(closed.status)
       } else if core.defaults.privacy != .tls, core.isTooOpen(call.request.settings) {
         failSoon(Status(.unauthenticated, "the call has credentials, and the channel is not secure (no TLS)"))
+      } else if case .named(let name) = call.request.settings.compression,
+        core.defaults.compressors?.find(name.name) == nil
+      {
+        let words = ByteBuffer().say("the channel has no compressor \"").say(name.name).say("\"")
+        failSoon(Status(.internal, words: words))
       }
     }
   }

@@ -15,6 +15,8 @@ import PenstockHTTP
 public final class Channel: @unchecked Sendable {
   let core: ChannelCore
   private let runtime: Runtime
+  /// The core's defaults at first. Those that any thread reads never change.
+  private let defaults: RequestDefaults
   /// The TLS options; nil: without TLS.
   private let tls: TLSOptions?
   /// Whether a thread has begun to close the core. So only one thread closes the core, even if the runtime
@@ -24,6 +26,7 @@ public final class Channel: @unchecked Sendable {
   init(_ core: ChannelCore, _ runtime: Runtime, _ tls: TLSOptions? = nil) {
     self.core = core
     self.runtime = runtime
+    defaults = core.defaults
     self.tls = tls
   }
 
@@ -100,11 +103,11 @@ public final class Channel: @unchecked Sendable {
   }
 
   /// The default authority, without a NUL. The view is valid as long as the channel lives.
-  public var defaultAuthority: ByteView { core.defaults.authority.view }
+  public var defaultAuthority: ByteView { defaults.authority.view }
 
-  public var privacy: Privacy { core.defaults.privacy }
-  public var rpc: RPCProtocol { core.defaults.rpc }
-  public var mostQueryBytes: Int { core.defaults.mostQueryBytes }
+  public var privacy: Privacy { defaults.privacy }
+  public var rpc: RPCProtocol { defaults.rpc }
+  public var mostQueryBytes: Int { defaults.mostQueryBytes }
 
   /// The settings for each method in the present service config. Any thread.
   public var methods: CurrentMethods { core.methods }
@@ -159,6 +162,16 @@ public final class Channel: @unchecked Sendable {
         if $0.closedBecause != nil { return }
         $0.verifier = verifier
         $0.destination.tls?.forgetSessions()
+      })
+  }
+
+  /// Adds a compressor of the program, for calls that begin from now on. Any thread.
+  public func add(_ compressor: ProgramCompressor) {
+    runtime.post(
+      Asked(core) {
+        if $0.closedBecause != nil { return }
+        let all = ProgramCompressors($0.defaults.compressors, compressor, $0.runtime.mark)
+        $0.defaults = $0.defaults.with(all)
       })
   }
 

@@ -19,7 +19,7 @@ import PenstockHTTP
 /// As a timer, this object fires at the time for which the balancer has asked.
 final class ChannelCore: Timer, ShutdownHook, TurnTask {
   let runtime: Runtime
-  let defaults: RequestDefaults
+  var defaults: RequestDefaults
   let destination: Destination
   let work: TurnWork
   /// The reason why the channel was closed; nil: it is open.
@@ -472,6 +472,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     picker = nil
     connector = nil
     verifier = nil
+    if defaults.compressors != nil { defaults = defaults.with(nil) }
   }
 
   // MARK: In a child of fork

@@ -15,6 +15,8 @@ class CommonFraming: Framing {
   final var decoder: MessageDecoder
   final var limit: Int { decoder.limit }
   final let sends: Compression
+  /// The compressors of the program; nil: it has none.
+  final var compressors: ProgramCompressors?
   private let timeout: InsertedField
   /// Whether each message is sent as a prefix and its bytes. If not, the subclass overrides `frame`.
   private let isPrefixed: Bool
@@ -159,6 +161,7 @@ class CommonFraming: Framing {
   }
 
   private func addEncoding(_ encoding: Compression, to fields: FieldList) -> Bool {
+    // The name is a constant, or the request has it.
     guard fields.add(encodingName, encoding.name) else { return false }
     fields.moveLast(to: 6)
     return true
@@ -225,8 +228,31 @@ class CommonFraming: Framing {
 
   /// Begins to compress a message, and compresses its first slice.
   final func pack(_ message: Message) -> FramedMessage {
-    deflation = Compressor(sends).flatMap { Deflation.make(message, $0) }
+    let compressor = Compressor(sends, compressors)
+    if case .program(let own) = compressor { return pack(message, own) }
+    deflation = compressor.flatMap { Deflation.make(message, $0) }
     return encodeNext()
+  }
+
+  /// Lets the program compress a message, whole.
+  private func pack(_ message: Message, _ own: ProgramCompressor) -> FramedMessage {
+    let outcome = own.compress(message)
+    compressors?.haveRun()
+    switch outcome {
+    case .bytes(let packed): return choose(packed, message)
+    case .failed(let words): return .failed(failure("compress a message", own, words))
+    case .tooLarge:
+      return .failed(Status(.resourceExhausted, "a message of more than 4 GiB cannot be framed"))
+    case .noMemory: return .failed(Status(.resourceExhausted, "no memory to compress a message"))
+    }
+  }
+
+  /// The failure of a compressor of the program.
+  private func failure(_ task: StaticString, _ own: ProgramCompressor, _ words: ByteBuffer?) -> Status {
+    let text = ByteBuffer().say("the program's compressor \"").say(own.name.name).say("\" could not ").say(
+      task)
+    if let words { text.say(": ").say(words.view) }
+    return Status(.internal, words: text)
   }
 
   override func encodeNext() -> FramedMessage {
@@ -237,12 +263,17 @@ class CommonFraming: Framing {
       let (plain, waits) = (done.input, !done.behind.isEmpty)
       deflation = done.next()
       if waits, deflation == nil { break }
-      // A message that is sent uncompressed has the compressed flag off.
-      let isPacked = !plain.staysPlain && use.sends(packed.count, of: plain.count)
-      return piece(isPacked ? packed : plain, compressed: isPacked)
+      return choose(packed, plain)
     case .noMemory: break
     }
     return .failed(Status(.resourceExhausted, "no memory to compress a message"))
+  }
+
+  /// Frames a message as it is, or as the bytes that compression has made of it.
+  private func choose(_ packed: ByteBuffer, _ plain: ByteBuffer) -> FramedMessage {
+    // A message that is sent uncompressed has the compressed flag off.
+    let isPacked = !plain.staysPlain && use.sends(packed.count, of: plain.count)
+    return piece(isPacked ? packed : plain, compressed: isPacked)
   }
 
   private func piece(_ bytes: ByteBuffer, compressed: Bool) -> FramedMessage {
@@ -315,18 +346,41 @@ class CommonFraming: Framing {
     if message.isEmpty { return decoder.isLast ? lastFrame(message) : .message(message, size: 0) }
     switch receives {
     case .known(let encoding):
-      guard let compressor = Compressor(encoding) else {
+      guard let compressor = Compressor(encoding, compressors) else {
         let text = ByteBuffer()
           .say("the compressed flag of a received message is set, but there is no ").say(encodingName)
         return .failed(Status(.internal, words: text))
       }
-      inflation = Inflation.make(
-        message, compressor, limit: decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit)
+      let most = decoder.isLast ? max(limit, MessageDecoder.leastLastLimit) : limit
+      if case .program(let own) = compressor { return expand(message, own, limit: most) }
+      inflation = Inflation.make(message, compressor, limit: most)
       return proceed()
     case .unknown(let name):
       let text = ByteBuffer().say("a received message has")
       return .failed(Status(.internal, words: sayUnsupported(name, text)))
     }
+  }
+
+  /// Lets the program decompress a message, whole.
+  private func expand(_ message: ByteBuffer, _ own: ProgramCompressor, limit: Int) -> BodyStep {
+    let outcome = own.decompress(message, limit: limit)
+    compressors?.haveRun()
+    switch outcome {
+    case .bytes(let bytes): return expanded(bytes, size: message.count)
+    case .failed(let words): return .failed(failure("decompress a received message", own, words))
+    case .tooLarge: return .failed(inflatesTooLarge())
+    case .noMemory: return .failed(noMemoryToReceive())
+    }
+  }
+
+  private func expanded(_ bytes: ByteBuffer, size: Int) -> BodyStep {
+    decoder.isLast ? lastFrame(bytes) : .message(bytes, size: size)
+  }
+
+  private func inflatesTooLarge() -> Status {
+    let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)
+      .say(" bytes (max_receive_message_bytes)")
+    return Status(.resourceExhausted, words: text)
   }
 
   override func proceed() -> BodyStep {
@@ -336,17 +390,13 @@ class CommonFraming: Framing {
     self.inflation = nil
     switch step {
     case .more: return .busy
-    case .bytes(let bytes):
-      return decoder.isLast ? lastFrame(bytes) : .message(bytes, size: inflation.input.count)
+    case .bytes(let bytes): return expanded(bytes, size: inflation.input.count)
     case .malformed:
       let text = ByteBuffer().say("a received message is not valid ")
       if case .known(let encoding) = receives { text.say(encoding.name) }
       return .failed(Status(.internal, words: text))
     case .noMemory: return .failed(noMemoryToReceive())
-    case .tooLarge:
-      let text = ByteBuffer().say("a received message, decompressed, is over the limit of ").say(limit)
-        .say(" bytes (max_receive_message_bytes)")
-      return .failed(Status(.resourceExhausted, words: text))
+    case .tooLarge: return .failed(inflatesTooLarge())
     }
   }
 

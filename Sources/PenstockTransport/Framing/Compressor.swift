@@ -5,9 +5,11 @@ enum Compressor {
   /// `windowBits`: zlib's sign for the size of its window and for the format around its data.
   case zlib(windowBits: Int32, hasMembers: Bool)
   case zstd(Zstd)
+  /// One of the program's own, which gets whole messages and so has no streams.
+  case program(ProgramCompressor)
 
-  /// nil: `identity`, which has none, or zstd where its library is missing.
-  init?(_ compression: Compression) {
+  /// nil: `identity`, which has none, zstd where its library is missing, or a name that `own` does not have.
+  init?(_ compression: Compression, _ own: ProgramCompressors? = nil) {
     switch compression {
     case .identity: return nil
     case .gzip: self = .zlib(windowBits: 15 + 16, hasMembers: true)
@@ -15,6 +17,9 @@ enum Compressor {
     case .zstd:
       guard let zstd = Zstd.library else { return nil }
       self = .zstd(zstd)
+    case .named(let name):
+      guard let found = own?.find(name.name) else { return nil }
+      self = .program(found)
     }
   }
 
@@ -23,6 +28,7 @@ enum Compressor {
     switch self {
     case .zlib(let windowBits, _): ZlibPacker.make(windowBits: windowBits)
     case .zstd(let zstd): ZstdPacker.make(zstd, size: size)
+    case .program: nil
     }
   }
 
@@ -32,6 +38,7 @@ enum Compressor {
     case .zlib(let windowBits, let hasMembers):
       ZlibUnpacker.make(windowBits: windowBits, hasMembers: hasMembers)
     case .zstd(let zstd): ZstdUnpacker.make(zstd)
+    case .program: nil
     }
   }
 }

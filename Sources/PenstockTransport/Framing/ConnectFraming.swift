@@ -39,7 +39,7 @@ class ConnectFraming: CommonFraming {
   ) -> Bool {
     addPseudoHeaders("POST", defaults, to: fields)
       && fields.add("connect-protocol-version", "1") && fields.add("content-type", type)
-      && fields.add(accepts, Compression.packedNames(withZstd: defaults.acceptsZstd))
+      && defaults.addAccepted(accepts, packed: true, to: fields)
       && fields.add("user-agent", lasting: defaults.userAgent.view)
   }
 }

@@ -65,7 +65,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     let agent = request.labels?.userAgent.map { ByteView(rebasing: $0.view.dropLast()) }
     guard addPseudoHeaders("GET", defaults, to: fields),
       addPath(of: request, defaults, query: query, to: fields),
-      fields.add("accept-encoding", Compression.packedNames(withZstd: defaults.acceptsZstd)),
+      defaults.addAccepted("accept-encoding", packed: true, to: fields),
       fields.add("user-agent", agent ?? defaults.userAgent.view)
     else { return false }
     if let authority = request.authorityView { fields.setValue(at: 3, authority) }

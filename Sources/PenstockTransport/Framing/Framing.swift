@@ -9,6 +9,12 @@ import PenstockHTTP
 /// The function is in a class, so that a test can use a subclass.
 class Framings {
   func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
+    let framing = new(request, defaults)
+    if let own = defaults.compressors { framing.compressors = own }
+    return framing
+  }
+
+  private func new(_ request: Request, _ defaults: RequestDefaults) -> CommonFraming {
     let settings = request.settings
     switch defaults.rpc {
     case .grpc:

@@ -13,7 +13,7 @@ final class GRPCFraming: CommonFraming {
   override func addCommon(_ defaults: RequestDefaults, to fields: FieldList) -> Bool {
     addPseudoHeaders("POST", defaults, to: fields)
       && fields.add("te", "trailers") && fields.add("content-type", "application/grpc")
-      && fields.add("grpc-accept-encoding", Compression.names(withZstd: defaults.acceptsZstd))
+      && defaults.addAccepted("grpc-accept-encoding", to: fields)
       && fields.add("user-agent", lasting: defaults.userAgent.view)
   }
 

@@ -60,7 +60,7 @@ final class GRPCWebFraming: CommonFraming {
     let agent = defaults.userAgent.view
     return addPseudoHeaders("POST", defaults, to: fields)
       && fields.add("x-grpc-web", "1") && fields.add("content-type", type)
-      && fields.add("grpc-accept-encoding", Compression.names(withZstd: defaults.acceptsZstd))
+      && defaults.addAccepted("grpc-accept-encoding", to: fields)
       && fields.add("user-agent", lasting: agent)
       && fields.add("x-user-agent", lasting: agent)
       // Some proxies answer in base64 only if the request asks for it.

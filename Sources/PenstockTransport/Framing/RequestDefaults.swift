@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockHTTP
 import PenstockWire
 
 /// The data that all requests of a channel share.
@@ -16,6 +17,11 @@ final class RequestDefaults {
   let mostQueryBytes: Int
   /// Whether answers may be compressed by zstd.
   let acceptsZstd: Bool
+  /// The compressors of the program; nil: it has none.
+  let compressors: ProgramCompressors?
+  /// The compressions that answers may use, if the program has some of its own: all of them, and those that compress.
+  private let accepted = ByteBuffer()
+  private let acceptedPacked = ByteBuffer()
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
   /// fields of all other calls.
   let unary = Unary()
@@ -26,7 +32,7 @@ final class RequestDefaults {
   init(
     privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings(),
     rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0,
-    acceptsZstd: Bool = false
+    acceptsZstd: Bool = false, compressors: ProgramCompressors? = nil
   ) {
     self.privacy = privacy
     self.authority = authority
@@ -36,5 +42,26 @@ final class RequestDefaults {
     self.prefix = prefix
     mostQueryBytes = mostURLBytes - (prefix?.count ?? 0)
     self.acceptsZstd = acceptsZstd
+    self.compressors = compressors
+    guard let compressors else { return }
+    accepted.say(compressors.names.view).say(Compression.names(withZstd: acceptsZstd))
+    acceptedPacked.say(compressors.names.view).say(Compression.packedNames(withZstd: acceptsZstd))
+  }
+
+  /// The same defaults for a channel with these compressors of the program.
+  func with(_ compressors: ProgramCompressors?) -> RequestDefaults {
+    RequestDefaults(
+      privacy: privacy, authority: authority, userAgent: userAgent, framings: framings, rpc: rpc,
+      prefix: prefix,
+      mostURLBytes: mostQueryBytes + (prefix?.count ?? 0), acceptsZstd: acceptsZstd,
+      compressors: compressors)
+  }
+
+  /// Adds the field `name` with the compressions that an answer may use. `packed`: only with those that compress.
+  func addAccepted(_ name: StaticString, packed: Bool = false, to fields: FieldList) -> Bool {
+    if compressors != nil { return fields.add(name, (packed ? acceptedPacked : accepted).view) }
+    return fields.add(
+      name, packed ? Compression.packedNames(withZstd: acceptsZstd) : Compression.names(withZstd: acceptsZstd)
+    )
   }
 }

@@ -128,7 +128,9 @@ extension CommonFraming {
 
   final func takeEncoding(of fields: Metadata) {
     guard let value = value(of: encodingName, in: fields), !value.isEmpty else { return }
-    if let found = Compression(named: value), found != .zstd || Zstd.isLoaded {
+    if let own = compressors?.find(value) {
+      receives = .known(.named(own.name))
+    } else if let found = Compression(named: value), found != .zstd || Zstd.isLoaded {
       receives = .known(found)
     } else {
       receives = .unknown(ByteBuffer(copying: value) ?? ByteBuffer())
@@ -138,7 +140,9 @@ extension CommonFraming {
   /// Adds to `text` that the answer's compression, `name`, is none that this library has.
   final func sayUnsupported(_ name: ByteBuffer, _ text: ByteBuffer) -> ByteBuffer {
     text.say(" the unsupported ").say(encodingName).say(" \"").say(printable: name.view, limit: 40)
-      .say("\" (supported: ").say(Compression.names(withZstd: Zstd.isLoaded)).say(")")
+      .say("\" (supported: ")
+    if let compressors { text.say(compressors.names.view) }
+    return text.say(Compression.names(withZstd: Zstd.isLoaded)).say(")")
   }
 
   /// Makes the metadata from the head of an answer. `trailers`: a status that gets the fields whose names

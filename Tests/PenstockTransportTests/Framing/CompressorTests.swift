@@ -128,7 +128,7 @@ extension Compression {
       withExtendedLifetime(name) { #expect(Compression(named: name.view) == compression) }
     }
     for compression in [Compression.identity] + Compression.packing {
-      #expect(Compression(named: compression.name.bytes) == compression)
+      #expect(Compression(named: compression.name) == compression)
     }
     for withZstd in [false, true] {
       let all = "\(Compression.names(withZstd: withZstd))".split(separator: ",").filter { $0 != "identity" }

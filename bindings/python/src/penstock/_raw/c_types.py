@@ -36,6 +36,8 @@ penstock_resolver_function = CFUNCTYPE(None, c_void_p)
 penstock_connector_function = CFUNCTYPE(None, c_void_p, c_void_p)
 # typedef void (*penstock_verifier)(penstock_verification *server, void *user_data);
 penstock_verifier = CFUNCTYPE(None, c_void_p, c_void_p)
+# int32_t (*compress)(void *user_data, const void *data, size_t length, penstock_compression *message), and decompress
+penstock_compressor_function = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_size_t, c_void_p)
 # typedef int32_t (*penstock_connectivity_function)(void *user_data, int32_t state);
 penstock_connectivity_function = CFUNCTYPE(c_int32, c_void_p, c_int32)
 # typedef int32_t (*penstock_picker)(penstock_pick *pick, void *user_data);
@@ -192,6 +194,17 @@ class penstock_resolver_functions(Structure):
         ("finalizer", penstock_finalizer),
         ("resolve", penstock_resolver_function),
         ("stop", penstock_resolver_function),
+    ]
+
+
+class penstock_compressor_functions(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user_data", c_void_p),
+        ("finalizer", penstock_finalizer),
+        ("name", c_char_p),
+        ("compress", penstock_compressor_function),
+        ("decompress", penstock_compressor_function),
     ]
 
 

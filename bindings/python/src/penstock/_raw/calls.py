@@ -1,5 +1,5 @@
 """The functions for making calls: those of runtime.h, message.h, call.h, channel.h, registration.h, codec.h,
-cancel.h, resolver.h, connector.h, verifier.h and picker.h."""
+cancel.h, resolver.h, connector.h, verifier.h, compressor.h and picker.h."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Dict, Tuple
 from .c_types import (
     penstock_call_callbacks,
     penstock_codec_functions,
+    penstock_compressor_functions,
     penstock_connectivity_function,
     penstock_connector_functions,
     penstock_finalizer,
@@ -393,6 +394,27 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_verification_accept": (c_int32, c_void_p),
     # penstock_result penstock_verification_refuse(penstock_verification *server, const char *words);
     "penstock_verification_refuse": (c_int32, c_void_p, c_char_p),
+    # ---- compressor.h ----
+    # penstock_result penstock_compression_append(penstock_compression *message, const void *data, size_t length);
+    "penstock_compression_append": (c_int32, c_void_p, c_void_p, c_size_t),
+    # size_t penstock_compression_room(const penstock_compression *message);
+    "penstock_compression_room": (c_size_t, c_void_p),
+    # penstock_result penstock_compression_fail(penstock_compression *message, const char *words);
+    "penstock_compression_fail": (c_int32, c_void_p, c_char_p),
+    # penstock_result penstock_compressor_new(const penstock_compressor_functions *functions, penstock_compressor
+    # **compressor, penstock_error **error);
+    "penstock_compressor_new": (
+        c_int32,
+        POINTER(penstock_compressor_functions),
+        POINTER(c_void_p),
+        POINTER(c_void_p),
+    ),
+    # penstock_compressor *penstock_compressor_retain(penstock_compressor *compressor);
+    "penstock_compressor_retain": (c_void_p, c_void_p),
+    # void penstock_compressor_release(penstock_compressor *compressor);
+    "penstock_compressor_release": (None, c_void_p),
+    # penstock_result penstock_channel_add_compressor(penstock_channel *channel, penstock_compressor *compressor);
+    "penstock_channel_add_compressor": (c_int32, c_void_p, c_void_p),
     # ---- picker.h ----
     # penstock_result penstock_channel_set_picker(penstock_channel *channel, penstock_picker picker, void *user_data,
     # penstock_finalizer finalizer);
