@@ -115,6 +115,22 @@ def connector(server: str) -> Any:
     return Connects()
 
 
+def compressor(server: str) -> Any:
+    class Compresses(penstock.Compressor):
+        name = "x-cycle"
+
+        def __init__(self) -> None:
+            self.kept = [Channel(server, tls=False, compressors=[self])]
+
+        def compress(self, data: bytes) -> bytes:
+            return data
+
+        def decompress(self, data: bytes, limit: int) -> bytes:
+            return data
+
+    return Compresses()
+
+
 def token_source(server: str) -> Any:
     class Source:
         def __init__(self) -> None:
@@ -157,7 +173,7 @@ def executor(server: str) -> Any:
     "make",
     [
         *map(interceptor_of_channel, (Holding, HoldingAll, HoldingSync, HoldingCompletions)),
-        *(interceptor_of_runtime, picker, watch, resolver, connector, token_source, log, executor),
+        *(interceptor_of_runtime, picker, watch, resolver, connector, compressor, token_source, log, executor),
     ],
 )
 def test_what_refers_to_its_channel_is_collected_with_it(server: str, make: Callable[[str], Any]) -> None:

@@ -60,7 +60,7 @@ def test_a_channel_names_all_its_options(tables: Dict[str, Dict[str, Any]]) -> N
     options = set(tables["penstock_channel_new"]) | set(tables['"tls" of a channel'])
     assert options <= named
     arguments = {"target", "options", "interceptors", "runtime", "resolver", "connector", "verifier", "picker"}
-    arguments.add("codec")
+    arguments |= {"codec", "compressors"}
     assert named - options <= arguments | {"path"}
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._calls.encoding import Codec, JSONCodec, ProtobufJSONCodec
     from ._calls.side_channel import SideChannel
     from ._channels.channel import Channel
+    from ._channels.compressor import Compressor
     from ._channels.connector import Connecting, Connector
     from ._channels.picker import Endpoint, Pick
     from ._channels.resolver import Resolver
@@ -86,6 +87,7 @@ __all__ = [
     "CompletedCall",
     "Completion",
     "CompletionInterceptor",
+    "Compressor",
     "Connecting",
     "ConnectionEvent",
     "ConnectionEventKind",
@@ -163,6 +165,7 @@ _HOMES = {
     "CompletedCall": "._handles.reply",
     "Completion": "._interceptors.completion",
     "CompletionInterceptor": "._interceptors.completion",
+    "Compressor": "._channels.compressor",
     "ConnectionEvent": "._interceptors.connection",
     "ConnectionEventKind": "._interceptors.connection",
     "Connecting": "._channels.connector",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Coroutine, List, Mapping, Optional, Union
+from typing import Any, Callable, Coroutine, Iterable, List, Mapping, Optional, Union
 
 from .. import _raw
 from .._calls.encoding import Codec
 from .._calls.keywords import Interceptors
 from .._calls.options import CallOptions
 from .._channels.base import TLS, BaseChannel
+from .._channels.compressor import Compressor
 from .._channels.connector import ConnectFunction, Connector
 from .._channels.picker import Picker
 from .._channels.resolver import Resolver
@@ -41,6 +42,7 @@ class Channel(BaseChannel, Caller):
         verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
+        compressors: Iterable[Compressor] = (),
         loop: Optional[Loop] = None,
     ) -> None:
         loop = running_loop() if loop is None else loop
@@ -61,6 +63,7 @@ class Channel(BaseChannel, Caller):
             verifier=verifier,
             picker=picker,
             codec=codec,
+            compressors=compressors,
         )
 
     @property

@@ -104,11 +104,14 @@ def _wait_for_ready(wait: bool) -> str:
 
 
 def _compression(compression: Any) -> str:
-    if compression in ("identity", "gzip", "deflate", "zstd"):
-        return f'"{compression}"'
+    if isinstance(compression, str):
+        return json.dumps(compression)
     name = {"NoCompression": "identity", "Gzip": "gzip", "Deflate": "deflate"}.get(getattr(compression, "name", ""))
     if name is None:
-        raise ValueError(f'compression must be "identity", "gzip", "deflate" or "zstd", not {compression!r}')
+        raise ValueError(
+            'compression must be "identity", "gzip", "deflate", "zstd" or the name of a compressor, '
+            f"not {compression!r}"
+        )
     return f'"{name}"'
 
 
@@ -169,7 +172,8 @@ class CallKeywords:
         metadata=_about(
             "compression",
             _compression,
-            '``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"`` or of ``grpc.Compression``. None: the channel\'s',
+            '``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"``, the name of a `Compressor` of the channel, or of '
+            "``grpc.Compression``. None: the channel's",
         ),
     )
     compression_min_bytes: Optional[int] = field(

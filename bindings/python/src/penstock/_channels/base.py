@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Coroutine, Dict, List, Mapping, Optional, Set, Tuple, Union
+from typing import Any, Callable, Coroutine, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union
 
 from .. import _raw
 from .._calls.encoding import Codec
@@ -18,6 +18,7 @@ from .._handles.objects import Keeper, Objects, Uncopied
 from .._handles.verdict import Connectivity
 from .._interceptors.registration import Registering, register_all
 from .._raw.constants import E_ALREADY, OK
+from .compressor import Compressor, Compressors
 from .connector import ConnectFunction, Connector, set_connector
 from .picker import Picker, set_picker
 from .resolver import Resolver
@@ -44,6 +45,7 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
         verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
+        compressors: Iterable[Compressor] = (),
     ) -> None:
         self.target = target
         self._encoding = codec
@@ -54,19 +56,25 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
                 raise ValueError('TLS is given twice: by tls= and by options["tls"]')
             chosen["tls"] = tls
         text = json.dumps(chosen, default=_json_default)
-        handle, error = c_void_p(), c_void_p()
-        result = _raw.penstock_channel_new_on(
-            self._runtime._used(),
-            c_string(target, "a target"),
-            c_string(text, "options"),
-            byref(handle),
-            byref(error),
-        )
-        check_with(result, error)
-        assert handle.value is not None
-        self._handle: int = self._own(_raw.penstock_channel_release, handle.value)
-        self._registered: Set[int] = set()
         self._kept: Objects = {}
+        given = Compressors(compressors, self._kept)
+        try:
+            handle, error = c_void_p(), c_void_p()
+            result = _raw.penstock_channel_new_on(
+                self._runtime._used(),
+                c_string(target, "a target"),
+                c_string(text, "options"),
+                byref(handle),
+                byref(error),
+            )
+            check_with(result, error)
+            assert handle.value is not None
+            self._handle: int = self._own(_raw.penstock_channel_release, handle.value)
+            given.join(self._handle)
+            self._has_compressors = bool(given)
+        finally:
+            given.release()
+        self._registered: Set[int] = set()
         register_all(self, interceptors)
         if resolver is not None:
             resolver._join(self._handle, self._kept)
@@ -96,7 +104,7 @@ class BaseChannel(Keeper, Registering, Connected, Uncopied):
 
     @property
     def _calls_back(self) -> bool:
-        return self._has_callbacks or self._runtime._has_callbacks
+        return self._has_callbacks or self._has_compressors or self._runtime._has_callbacks
 
     @property
     def _keeps(self) -> Tuple[Objects, ...]:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from contextvars import Context
 from ctypes import byref, c_int32
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Iterable, Mapping, Optional, Union
 
 from .. import _raw
 from .._calls.blocking import begin, unary
@@ -24,6 +24,7 @@ from .._handles.errors import ClosedError, TimedOutError, library_error
 from .._handles.verdict import Connectivity, Kind
 from .._raw.constants import E_CLOSED, E_INTERRUPTED, E_TIMEOUT, OK
 from .base import TLS, BaseChannel
+from .compressor import Compressor
 from .connector import ConnectFunction, Connector
 from .picker import Picker
 from .resolver import Resolver
@@ -64,7 +65,8 @@ class Channel(BaseChannel, Caller):
     passed. It gets a `Verification`, and returns True if the server is accepted, or a text that says why it is not.
     An exception refuses the server, too. It must not wait.
     ``picker``: a function that chooses the server of each attempt: see `set_picker`. ``codec``: a `Codec` that
-    replaces the serializers of all methods, such as ``ProtobufJSONCodec()``.
+    replaces the serializers of all methods, such as ``ProtobufJSONCodec()``. ``compressors``: each a `Compressor`, a
+    compression of the program's own, which answers may have, and requests by the option or keyword ``compression``.
 
     The channel connects at its first call. InvalidArgumentError: the target or an option is wrong; its ``path``
     names it.
@@ -83,6 +85,7 @@ class Channel(BaseChannel, Caller):
         verifier: Optional[Verifier] = None,
         picker: Optional[Picker] = None,
         codec: Optional[Codec] = None,
+        compressors: Iterable[Compressor] = (),
     ) -> None:
         super().__init__(
             target,
@@ -95,6 +98,7 @@ class Channel(BaseChannel, Caller):
             verifier=verifier,
             picker=picker,
             codec=codec,
+            compressors=compressors,
         )
         self._ended = callbacks()
         # Of the greenlets that wait for a state.

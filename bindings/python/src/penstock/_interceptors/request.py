@@ -91,7 +91,8 @@ class RequestFields(Uncopied):
 
     @property
     def compression(self) -> str:
-        """The compression of sent messages, ``"identity"``, ``"gzip"``, ``"deflate"`` or ``"zstd"``; can be set."""
+        """The compression of sent messages, ``"identity"``, ``"gzip"``, ``"deflate"``, ``"zstd"`` or the name of a
+        `Compressor`; can be set."""
         return self._text(_raw.penstock_request_compression)
 
     @compression.setter
