@@ -9,8 +9,9 @@ enum { PIECE = 64 << 10 };
 typedef struct rle {
   atomic_int compressed, decompressed, finalized;
   atomic_size_t appended; /* by the last decompress */
-  enum { WORKS, FAILS_SILENTLY, FAILS_WITH_WORDS, FAILS_LATE, WAITS } compresses, decompresses;
+  enum { WORKS, FAILS_SILENTLY, FAILS_WITH_WORDS, FAILS_LATE, WAITS, ENDS_ALL } compresses, decompresses;
   penstock_channel *channel;
+  penstock_compressor *next; /* takes the place of this one while it runs */
 } rle;
 
 /* Fails as `how` says; true: it works. */
@@ -29,6 +30,11 @@ static bool works(rle *self, int how, penstock_compression *message) {
     return true;
   case WAITS:
     CHECK_RESULT(penstock_channel_unary(self->channel, UNARY, "x", 1, NULL, &reply, NULL), PENSTOCK_E_WOULD_DEADLOCK);
+    return true;
+  case ENDS_ALL:
+    OK(penstock_channel_add_compressor(self->channel, self->next));
+    OK(penstock_channel_close(self->channel));
+    CHECK_INT(atomic_load(&self->finalized), 0);
     return true;
   default:
     return how == WORKS;
@@ -230,6 +236,24 @@ TEST(compressor_cannot_wait) {
   serve(&server, &state, ANSWER("prefix=1:4 text=\"3a2b\""), RLE);
   CHECK_UNARY(server.channel, "aaaaaaaa", 0, "aaabb");
   finish(&server, &state);
+}
+
+/* Within its functions it is replaced, and its channel is closed: that has its effect when they have returned. */
+TEST(compressor_ends_its_channel) {
+  for (int sends = 0; sends < 2; sends++) {
+    rle state = {0}, next = {0};
+    server server;
+    if (sends) state.compresses = ENDS_ALL;
+    if (!sends) state.decompresses = ENDS_ALL;
+    state.next = make(&next, "x-rle");
+    serve(&server, &state, ANSWER("prefix=1:4 text=\"3a2b\""), RLE);
+    int32_t code = unary_code(server.channel, "aaaaaaaa");
+    CHECK(code == PENSTOCK_STATUS_CANCELLED || (code == PENSTOCK_STATUS_OK && !sends));
+    CHECK_INT(atomic_load(&next.compressed) + atomic_load(&next.decompressed), 0);
+    finish(&server, &state);
+    penstock_compressor_release(state.next);
+    EVENTUALLY(atomic_load(&next.finalized) == 1);
+  }
 }
 
 static int32_t choose(probe *self, penstock_hop *hop, int32_t event) {

@@ -31,6 +31,21 @@ static int32_t take_ticket(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 
+static int32_t refuse_message(void *user_data, const void *data, size_t length, penstock_compression *message) {
+  (void)user_data, (void)data, (void)length, (void)message;
+  return 1;
+}
+
+static void compress_in_child(penstock_channel *channel) {
+  penstock_compressor_functions functions = PENSTOCK_COMPRESSOR_FUNCTIONS_INIT;
+  functions.name = "x-child";
+  functions.compress = functions.decompress = refuse_message;
+  penstock_compressor *compressor = NULL;
+  CHILD(penstock_compressor_new(&functions, &compressor, NULL) == PENSTOCK_OK);
+  CHILD(penstock_channel_add_compressor(channel, compressor) == PENSTOCK_E_FORKED);
+  penstock_compressor_release(compressor);
+}
+
 static void use_in_child(parent *p) {
   alarm((unsigned)(test_patience_ms() / 1000));
   penstock_reply *reply = NULL;
@@ -44,6 +59,7 @@ static void use_in_child(parent *p) {
   CHILD(penstock_channel_call(p->channel, UNARY, 0, NULL, NULL, &call, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_close(p->channel) == PENSTOCK_E_FORKED);
   CHILD(penstock_channel_add_interceptor(p->channel, &table, 0, &id, NULL) == PENSTOCK_E_FORKED);
+  compress_in_child(p->channel);
   CHILD(penstock_registration_remove(p->id, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_registration_set_priority(p->id, 1, NULL) == PENSTOCK_E_FORKED);
   CHILD(penstock_registration_set_filter(p->id, NULL, 0, NULL) == PENSTOCK_E_FORKED);

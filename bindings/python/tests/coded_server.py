@@ -1,4 +1,4 @@
-"""A server for gRPC, gRPC-Web and Connect over HTTP/2 that knows one compression, x-bz2, which the library does not."""
+"""A server for gRPC, gRPC-Web and Connect over HTTP/2 that knows one compression, x-bz2; the library does not."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ANSWERS: Dict[str, Callable[[List[bytes]], List[bytes]]] = {
 
 
 class Seen(NamedTuple):
-    """A request: its HTTP method, its compression, those that its client accepts, and the sizes of its messages as they
-    were sent; those of messages that are not compressed are negative."""
+    """A request: its HTTP method, its compression, those that its client accepts, and the sizes of its messages as
+    they were sent; those of messages that are not compressed are negative."""
 
     http: str
     encoding: Optional[str]
@@ -48,7 +48,7 @@ class CodedServer:
         self.answer = b""
         self.seen: List[Seen] = []
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.target = "127.0.0.1:{}".format(self._listening.getsockname()[1])
+        self.target = f"127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -92,20 +92,14 @@ class CodedServer:
             body = base64.urlsafe_b64decode(given["message"][0] + "==")
         if "-text" in kind:
             body = base64.b64decode(body)
-        if kind == "application/proto":
-            packed = [(int(encoding == NAME), body)]
-        else:
-            packed = list(envelopes(body))
+        packed = [(int(encoding == NAME), body)] if kind == "application/proto" else list(envelopes(body))
         sizes = [len(message) if flag else -len(message) for flag, message in packed]
         self.seen.append(Seen(head[":method"], encoding, head[accepts_name], sizes))
         assert all(encoding == NAME for flag, _ in packed if flag)
         sent = [bz2.decompress(message) if flag and message else message for flag, message in packed]
         answers = [self.answer] if self.answer else [bz2.compress(one) for one in ANSWERS[path.split("/")[-1]](sent)]
         fields = [(":status", "200"), ("content-type", kind), (encoding_name, NAME)]
-        if kind == "application/proto":
-            data = answers[0]
-        else:
-            data = b"".join(envelope(1, one) for one in answers)
+        data = answers[0] if kind == "application/proto" else b"".join(envelope(1, one) for one in answers)
         if "grpc-web" in kind:
             data += envelope(0x80, b"grpc-status: 0\r\n")
         elif kind == "application/connect+proto":

@@ -142,7 +142,8 @@ def test_an_exception_ends_the_call(coded: CodedServer, protocol: str, method: s
         code, words = failure(channel_to(coded, Failing(method, error), protocol))
         assert code is StatusCode.INTERNAL
         task = "compress a message" if method == "compress" else "decompress a received message"
-        assert words == f"the program's compressor \"{NAME}\" could not {task}: it raised KeyError: 'no such dictionary'"
+        start = f'the program\'s compressor "{NAME}" could not {task}'
+        assert words == f"{start}: it raised KeyError: 'no such dictionary'"
         assert raised == [("compressor", method, error)]
         raised.clear()
         code, words = failure(channel_to(coded, Failing(method, "text"), protocol))
@@ -193,8 +194,7 @@ def test_a_name_is_known_as_long_as_its_compressor(coded: CodedServer) -> None:
         try:
             Channel(coded.target, tls=False, options=options).close()
         except penstock.InvalidArgumentError as error:
-            assert error.path == "$.compression"
-            return True
+            return error.path == "$.compression"
         return False
 
     eventually(is_refused)

@@ -34,11 +34,11 @@ class Compressor(ABC):
                 return message
 
     The methods run on the thread that drives the channel's runtime, in a copy of the context in which the channel was
-    made; no other call of the runtime goes on meanwhile, so they must not wait. An exception ends the call with INTERNAL,
-    and its text is part of the status."""
+    made; no other call of the runtime goes on meanwhile, so they must not wait. An exception ends the call with
+    INTERNAL, and its text is part of the status."""
 
-    #: The name in header fields, and of the option and the keyword ``compression``: lower-case letters, digits, ``-``,
-    #: ``_`` and ``.``. A class or an object sets it.
+    #: The name in header fields, and of the option and the keyword ``compression``: lower-case letters, digits,
+    #: ``-``, ``_`` and ``.``. A class or an object sets it.
     name: str
 
     @abstractmethod
