@@ -58,8 +58,10 @@ public func penstock_compressor_new(
   if Compression(named: bytes(given)) != nil {
     return report(.invalidArgument, "functions.name: the library has a compression with this name", error)
   }
-  guard let name = CompressionName(bytes(given)) else { return report(.noMemory, "no memory", error) }
-  compressor.pointee = retained(ProgramCompressor(name, compress: compress, decompress: decompress, data))
+  guard let made = ProgramCompressor(bytes(given), compress: compress, decompress: decompress, data) else {
+    return report(.noMemory, "no memory", error)
+  }
+  compressor.pointee = retained(made)
   return PENSTOCK_OK
 }
 

@@ -1,3 +1,5 @@
+import CPenstockSystem
+
 /// A compression of messages, by the name that header fields, options and the query of a GET give it: "Message-Encoding"
 /// (gRPC over HTTP2), "Content-Encoding" (RFC 9110 section 8.4.1). A further compression is a case here, and steps
 /// beside those of `Compressor`.
@@ -21,7 +23,7 @@ public enum Compression: Equatable, Sendable {
     withZstd ? "zstd,gzip,deflate" : "gzip,deflate"
   }
 
-  /// The name, behind which there is a NUL. It lives as long as this value.
+  /// The name, behind which there is a NUL. It lives for ever.
   public var name: ByteView {
     switch self {
     case .identity: ("identity" as StaticString).bytes
@@ -49,21 +51,16 @@ public enum Compression: Equatable, Sendable {
   }
 }
 
-/// The name of a compression that the program makes itself. `@unchecked Sendable`: it never changes.
-public final class CompressionName: Equatable, @unchecked Sendable {
-  /// The name, with a NUL.
-  private let text: ByteBuffer
+/// The name of a compression that the program makes itself. There is one for each name, so that the settings of a call
+/// copy it without counting references. `@unchecked Sendable`: its bytes never change.
+public struct CompressionName: Equatable, @unchecked Sendable {
+  private let text: UnsafeRawPointer
 
-  /// nil: no memory.
-  public init?(_ name: ByteView) {
-    guard let text = ByteBuffer(copying: name), text.append(byte: 0) else { return nil }
-    self.text = text
-  }
+  /// `text`: the name, with a NUL, which nobody frees.
+  public init(text: UnsafeRawPointer) { self.text = text }
 
-  /// The name without its NUL. It lives as long as this object.
-  public var name: ByteView { ByteView(rebasing: text.view.dropLast()) }
-
-  public static func == (one: CompressionName, other: CompressionName) -> Bool {
-    one === other || bytesEqual(one.name, other.name)
+  /// The name without its NUL.
+  public var name: ByteView {
+    ByteView(start: text, count: strlen(text.assumingMemoryBound(to: CChar.self)))
   }
 }

@@ -68,7 +68,7 @@ PENSTOCK_API penstock_result penstock_request_set_deadline_ms(penstock_request *
 
 /* Gives the compression of messages on their way to the server.
  * result: "identity", "gzip", "deflate", "zstd" or the name of a compressor; NULL if the request is not readable.
- * memory: static; the name of a compressor lives as long as the compressor.
+ * memory: static.
  * threads: as the head of this file says */
 PENSTOCK_API const char *penstock_request_compression(const penstock_request *request);
 /* Sets the compression of messages on their way to the server to `name`, "identity", "gzip", "deflate", "zstd", which

@@ -15,15 +15,16 @@ public final class ProgramCompressor: @unchecked Sendable {
   private let decompressFunction: Function
   private let userData: UserData
 
-  public init(
-    _ name: CompressionName, compress: @escaping Function, decompress: @escaping Function,
+  /// nil: no memory.
+  public init?(
+    _ name: ByteView, compress: @escaping Function, decompress: @escaping Function,
     _ userData: UserData
   ) {
+    guard let name = ProgramCompressor.living.add(name) else { return nil }
     self.name = name
     compressFunction = compress
     decompressFunction = decompress
     self.userData = userData
-    ProgramCompressor.living.add(name)
   }
 
   deinit { ProgramCompressor.living.remove(name) }
@@ -47,20 +48,36 @@ public final class ProgramCompressor: @unchecked Sendable {
 
   // MARK: Names
 
-  /// The names of the compressors that there are in the process. With them an option with a wrong name is refused,
-  /// although a channel gets its compressors only after its options.
+  /// The names of the compressors that there are and have been in the process, and the number of those that there are.
+  /// With them an option with a wrong name is refused, although a channel gets its compressors only after its options.
   private final class Names: @unchecked Sendable {
     private let lock = Lock()
-    private var all: [CompressionName] = []
+    private var all: [(name: CompressionName, count: Int)] = []
+    /// The bytes of the names.
+    private var texts: [ByteBuffer] = []
 
-    func add(_ name: CompressionName) { lock.withLock { all.append(name) } }
+    /// Counts one more compressor with this name; nil: no memory.
+    func add(_ name: ByteView) -> CompressionName? {
+      lock.withLock { () -> CompressionName? in
+        if let index = all.firstIndex(where: { bytesEqual($0.name.name, name) }) {
+          all[index].count += 1
+          return all[index].name
+        }
+        guard let text = ByteBuffer(copying: name), text.append(byte: 0), let start = text.view.baseAddress
+        else { return nil }
+        texts.append(text)
+        let made = CompressionName(text: start)
+        all.append((made, 1))
+        return made
+      }
+    }
 
     func remove(_ name: CompressionName) {
-      lock.withLock { if let index = all.firstIndex(where: { $0 === name }) { all.remove(at: index) } }
+      lock.withLock { if let index = all.firstIndex(where: { $0.name == name }) { all[index].count -= 1 } }
     }
 
     func find(_ name: ByteView) -> CompressionName? {
-      lock.withLock { all.first { bytesEqual($0.name, name) } }
+      lock.withLock { all.first { $0.count > 0 && bytesEqual($0.name.name, name) }?.name }
     }
   }
 
