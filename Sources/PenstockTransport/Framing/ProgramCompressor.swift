@@ -20,14 +20,14 @@ public final class ProgramCompressor: @unchecked Sendable {
     _ name: ByteView, compress: @escaping Function, decompress: @escaping Function,
     _ userData: UserData
   ) {
-    guard let name = ProgramCompressor.living.add(name) else { return nil }
+    guard let name = Names.shared.add(name) else { return nil }
     self.name = name
     compressFunction = compress
     decompressFunction = decompress
     self.userData = userData
   }
 
-  deinit { ProgramCompressor.living.remove(name) }
+  deinit { Names.shared.remove(name) }
 
   func compress(_ message: ByteBuffer) -> MessageCompression.Outcome {
     run(compressFunction, message, limit: MessageCompression.mostBytes)
@@ -51,10 +51,24 @@ public final class ProgramCompressor: @unchecked Sendable {
   /// The names of the compressors that there are and have been in the process, and the number of those that there are.
   /// With them an option with a wrong name is refused, although a channel gets its compressors only after its options.
   private final class Names: @unchecked Sendable {
+    private static let processSlot = 9
     private let lock = Lock()
     private var all: [(name: CompressionName, count: Int)] = []
     /// The bytes of the names.
     private var texts: [ByteBuffer] = []
+
+    /// The only object of this class in the process; a forked child makes its own.
+    static var shared: Names {
+      Process.withLock { () -> Names in
+        let slot = Process.slot(processSlot)
+        if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
+          return Unmanaged<Names>.fromOpaque(raw).takeUnretainedValue()
+        }
+        let fresh = Names()
+        slot.pointee = UInt(bitPattern: Unmanaged.passRetained(fresh).toOpaque())
+        return fresh
+      }
+    }
 
     /// Counts one more compressor with this name; nil: no memory.
     func add(_ name: ByteView) -> CompressionName? {
@@ -81,11 +95,9 @@ public final class ProgramCompressor: @unchecked Sendable {
     }
   }
 
-  private static let living = Names()
-
   /// The compression with this name that a compressor in the process makes; nil: there is none. Any thread.
   public static func compression(named name: ByteView) -> Compression? {
-    living.find(name).map { .named($0) }
+    Names.shared.find(name).map { .named($0) }
   }
 }
 
