@@ -154,6 +154,7 @@ RULES = {
             *({"not": {"required": [f"{one}_pem", f"{one}_file"]}}
               for one in ("roots", "certificate_chain", "private_key", "crls"))],
     "rate_limit": [{"required": ["rate"]}],
+    "token_file": [{"required": ["file"]}],
 }
 # The cipher suites of OpenSSL 3.0 that have forward secrecy and AEAD.
 CIPHERS = [f"TLS_{name}" for name in ("AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256", "AES_128_GCM_SHA256")]
@@ -168,6 +169,7 @@ CIPHERS += [f"{kind}-ARIA{name}" for kind in ("ECDHE-ECDSA", "ECDHE", "DHE-RSA",
 MEMBERS = {
     ("tls", "server_name"): text(rf"{HOST}\.?|{IPV4}|{IPV6}"),
     ("tls", "key_log_file"): {"type": "string", "minLength": 1},
+    ("token_file", "file"): {"type": "string", "minLength": 1},
     ("tls", "ciphers"): array({"enum": CIPHERS}, minItems=1),
 }
 
