@@ -58,7 +58,8 @@ public func penstock_compressor_new(
   if Compression(named: bytes(given)) != nil {
     return report(.invalidArgument, "functions.name: the library has a compression with this name", error)
   }
-  guard let made = ProgramCompressor(bytes(given), compress: compress, decompress: decompress, data) else {
+  guard let made = ProgramCompressor.make(bytes(given), compress: compress, decompress: decompress, data)
+  else {
     return report(.noMemory, "no memory", error)
   }
   compressor.pointee = retained(made)

@@ -43,18 +43,18 @@ public final class TokenFile: Sendable {
   private func answer(_ request: UInt64) {
     let read = ByteBuffer()
     guard let space = read.spare(atLeast: TokenFile.limit + 1) else {
-      _ = TokenRequests.fail(request, Status(.resourceExhausted, "no memory for the token"))
-      return
+      return failForMemory(request)
     }
     let name = path.view.baseAddress?.assumingMemoryBound(to: CChar.self)
     let count = cs_read_file(name, space.baseAddress, TokenFile.limit + 1)
     read.commit(Int(max(count, 0)))
-    let isTaken = withExtendedLifetime(read) {
-      (0...Int64(TokenFile.limit)).contains(count)
-        && TokenRequests.complete(request, TokenFile.trimmed(read.view), lifetime: 2 * reread)
-          != .invalidArgument
+    if (0...Int64(TokenFile.limit)).contains(count) {
+      switch withExtendedLifetime(read, { take(TokenFile.trimmed(read.view), for: request) }) {
+      case .invalidArgument: break
+      case .noMemory: return failForMemory(request)
+      default: return
+      }
     }
-    if isTaken { return }
     let words = ByteBuffer().say("the token file ").say(cString: name)
     if count < 0 {
       words.say(" can't be read: ").say(errno: Int32(-count))
@@ -62,6 +62,14 @@ public final class TokenFile: Sendable {
       words.say(" has no token: expected visible ASCII of at most 65536 bytes")
     }
     _ = TokenRequests.fail(request, Status(.unavailable, words: words))
+  }
+
+  private func take(_ token: ByteView, for request: UInt64) -> Outcome {
+    TokenRequests.complete(request, token, lifetime: 2 * reread)
+  }
+
+  private func failForMemory(_ request: UInt64) {
+    _ = TokenRequests.fail(request, Status(.resourceExhausted, "no memory for the token"))
   }
 
   /// The text without the blanks and line ends around it.

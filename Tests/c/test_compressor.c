@@ -1,6 +1,7 @@
 /* compressor.h: compressions that the program makes itself. The one here writes each run of equal letters as a digit and
  * the letter. The servers are scripts, which show what a message is on the wire. */
 #include "calls.h"
+#include "dialer.h"
 
 #include <unistd.h>
 
@@ -9,7 +10,7 @@ enum { PIECE = 64 << 10 };
 typedef struct rle {
   atomic_int compressed, decompressed, finalized;
   atomic_size_t appended; /* by the last decompress */
-  enum { WORKS, FAILS_SILENTLY, FAILS_WITH_WORDS, FAILS_LATE, WAITS, ENDS_ALL } compresses, decompresses;
+  enum { WORKS, FAILS_SILENTLY, FAILS_WITH_WORDS, FAILS_LATE, WAITS, ENDS_ALL, GIVES_NOTHING } compresses, decompresses;
   penstock_channel *channel;
   penstock_compressor *next; /* takes the place of this one while it runs */
 } rle;
@@ -47,6 +48,7 @@ static int32_t compress_runs(void *user_data, const void *data, size_t length, p
   atomic_fetch_add(&self->compressed, 1);
   CHECK(length > 0);
   CHECK_INT(penstock_compression_room(message), UINT32_MAX);
+  if (self->compresses == GIVES_NOTHING) return 0;
   if (!works(self, (int)self->compresses, message)) return 7;
   for (size_t i = 0, run; i < length; i += run) {
     for (run = 1; run < 9 && i + run < length && text[i + run] == text[i]; run++) continue;
@@ -228,6 +230,43 @@ TEST(compressor_fails) {
       finish(&server, &state);
     }
   }
+}
+
+/* A message would be lost if the server got no bytes for it. */
+TEST(compressor_that_gives_no_bytes) {
+  rle state = {.compresses = GIVES_NOTHING};
+  server server;
+  serve(&server, &state, ANSWER("prefix=1:4 text=\"3a2b\""), RLE);
+  CHECK_UNARY(server.channel, "aaaaaaaa", PENSTOCK_STATUS_INTERNAL,
+              "the program's compressor \"x-rle\" could not compress a message: it gave no bytes");
+  finish(&server, &state);
+}
+
+/* A call that waits for a connection tells the server of the compressors that the channel has by then. */
+TEST(compressor_added_while_a_call_waits) {
+  rle state = {0}, late = {0};
+  server server;
+  serve(&server, &state,
+        "expect headers\nanswer\n  grpc-encoding: x-late\ndata prefix=1:4 text=\"3a2b\"\n"
+        "trailers\n  grpc-status: 0\n",
+        "{\"tls\": false}");
+  dialer self = DIALER(keep);
+  set_connector(server.channel, &self);
+  penstock_call *call = start_with(server.channel, UNARY, PENSTOCK_KIND_UNARY, "{}");
+  OK(penstock_call_send(call, "x", 1));
+  OK(penstock_call_half_close(call));
+  latch_wait(&self.asked, 1);
+  penstock_compressor *compressor = make(&late, "x-late");
+  OK(penstock_channel_add_compressor(server.channel, compressor));
+  penstock_compressor_release(compressor);
+  OK(penstock_connecting_decline(self.kept));
+  penstock_connecting_release(self.kept);
+  CHECK_MESSAGE(call, "aaabb");
+  CHECK_FINISH(call, PENSTOCK_STATUS_OK);
+  penstock_call_release(call);
+  finish(&server, &state);
+  latch_wait(&self.finalized, 1);
+  EVENTUALLY(atomic_load(&late.finalized) == 1);
 }
 
 TEST(compressor_cannot_wait) {

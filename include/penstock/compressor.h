@@ -54,7 +54,7 @@ static inline penstock_compressor_functions penstock_compressor_functions_init(v
 PENSTOCK_API penstock_result penstock_compression_append(penstock_compression *message, const void *data,
                                                          size_t length);
 /* Tells how many bytes may still be appended.
- * result: 0 for NULL, and after an E_TOO_LARGE.
+ * result: 0 for NULL, and after an E_TOO_LARGE or E_NO_MEMORY.
  * memory: none.
  * threads: the one of the function that got `message` */
 PENSTOCK_API size_t penstock_compression_room(const penstock_compression *message);

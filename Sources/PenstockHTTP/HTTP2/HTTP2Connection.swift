@@ -302,7 +302,7 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
   }
 
   private func tellDraining() {
-    if session.hearsTooManyPings { keepalive?.slowDown() }
+    if session.hearsTooManyPings { slowDown(keepalive) }
     if phase == .open {
       phase = .draining
       owner?.connectionDraining(self)
@@ -438,6 +438,12 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
     return guess(text)
   }
 
+  /// Called when the peer has complained about too many PINGs: later connections send fewer.
+  private func slowDown(_ keepalive: KeepaliveTimer?) {
+    keepalive?.slowDown()
+    settings.limits.mostWindow = 0
+  }
+
   public override func timedOut() {
     close(ByteBuffer().say("connect timeout: the peer does not answer with HTTP/2"))
   }
@@ -447,7 +453,7 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
     guard phase != .closed else { return }
     phase = .closed
     if let keepalive = keepalive.take() {
-      if session.hearsTooManyPings { keepalive.slowDown() }
+      if session.hearsTooManyPings { slowDown(keepalive) }
       keepalive.end()
     }
     if let timer = quotaTimer.take() { runtime.disarm(timer) }

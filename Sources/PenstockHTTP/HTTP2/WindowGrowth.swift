@@ -4,8 +4,8 @@ import CPenstockNghttp2
 /// permits arrive long before a round trip is over.
 ///
 /// Bytes count when the calls take them, and not when they arrive. So the windows do not grow for a slow
-/// reader. A measurement begins with a PING, and ends with the answer from the server at the other end of the
-/// HTTP/2 connection:
+/// reader, though they are the same for all streams of a connection. A measurement begins with a PING, and
+/// ends with the answer from the server at the other end of the HTTP/2 connection:
 ///
 /// ```
 ///   PING ---------------------------------------------------------------> answer
@@ -22,7 +22,8 @@ import CPenstockNghttp2
 /// parts of a window. So in a round trip a peer sends less than the window permits.)
 ///
 /// Servers count PINGs. So no PING is sent before data has come that the server has sent after its last
-/// answer, and each PING that does not lead to larger windows doubles the number of bytes before the next.
+/// answer, and each PING that does not lead to larger windows doubles the number of bytes before the next. If a
+/// server complains all the same, the windows of the channel's later connections do not grow.
 struct WindowGrowth: Equatable {
   private enum Phase: Equatable {
     /// No PING is under way. The next PING is sent when `bytes` more bytes were taken.
@@ -37,6 +38,8 @@ struct WindowGrowth: Equatable {
 
   /// The number of windows that are taken at most between two PINGs.
   private static let longestRest = 8
+  /// The same near by, where no PING leads to larger windows.
+  private static let longestRestNearBy = 1024
   /// A quarter of a window counts as at least this part of a round trip. So the windows become at most 32
   /// times as large at once.
   private static let mostQuarters: UInt64 = 64
@@ -95,7 +98,7 @@ struct WindowGrowth: Equatable {
     let product = Int(Double(bytes) * Double(roundTrip) / Double(time))
     guard product >= size / 3, !isWide(size) else {
       phase = .resting(bytes: size * rest)
-      rest = min(rest * 2, WindowGrowth.longestRest)
+      rest = min(rest * 2, isWide(size) ? WindowGrowth.longestRestNearBy : WindowGrowth.longestRest)
       return nil
     }
     // The peer has sent the next bytes, up to the size so far, before it hears of the new size.

@@ -23,7 +23,8 @@ public protocol ConnectionOwner: AnyObject {
 
 /// The settings of a channel that its connections need.
 open class ConnectionSettings {
-  public final let limits: HTTP2Limits
+  /// The limits of later connections. Driving thread only.
+  public final var limits: HTTP2Limits
   /// The time in nanoseconds after which a silent connection with calls is reported; 0: never.
   public final let silence: UInt64
   public final let backoff: Backoff.Policy

@@ -111,6 +111,8 @@ class CommonFraming: Framing {
     length: Int = -1,
     now: UInt64, into fields: FieldList
   ) -> Bool {
+    // The server is told of the channel's present compressors.
+    if let present = defaults.compressors { compressors = present }
     let isUsual = encoding == .identity && request.hasOnlyDefaults
     let left = request.deadline.map { $0 > now ? $0 - now : 0 }
     if isUsual,
@@ -239,6 +241,8 @@ class CommonFraming: Framing {
     let outcome = own.compress(message)
     compressors?.haveRun()
     switch outcome {
+    case .bytes(let packed) where packed.isEmpty:
+      return .failed(failure("compress a message", own, ByteBuffer().say("it gave no bytes")))
     case .bytes(let packed): return choose(packed, message)
     case .failed(let words): return .failed(failure("compress a message", own, words))
     case .tooLarge:

@@ -15,12 +15,17 @@ public final class ProgramCompressor: @unchecked Sendable {
   private let decompressFunction: Function
   private let userData: UserData
 
-  /// nil: no memory.
-  public init?(
-    _ name: ByteView, compress: @escaping Function, decompress: @escaping Function,
+  /// Makes a compressor; nil: no memory. (In Embedded Swift an initializer that returns nil leaks its object.)
+  public static func make(
+    _ name: ByteView, compress: @escaping Function, decompress: @escaping Function, _ userData: UserData
+  ) -> ProgramCompressor? {
+    Names.shared.add(name).map { ProgramCompressor($0, compress, decompress, userData) }
+  }
+
+  private init(
+    _ name: CompressionName, _ compress: @escaping Function, _ decompress: @escaping Function,
     _ userData: UserData
   ) {
-    guard let name = Names.shared.add(name) else { return nil }
     self.name = name
     compressFunction = compress
     decompressFunction = decompress
@@ -125,7 +130,7 @@ public final class MessageCompression {
   fileprivate init(limit: Int) { self.limit = max(limit, 0) }
 
   /// The number of bytes that may still be appended.
-  public var room: Int { isOver ? 0 : limit - bytes.count }
+  public var room: Int { isOver || lacksMemory ? 0 : limit - bytes.count }
 
   /// Appends bytes of the result. With the first bytes that are too many the message has failed, and its memory is freed.
   public func append(_ more: ByteView) -> PenstockCall.Outcome {
@@ -136,6 +141,7 @@ public final class MessageCompression {
     }
     if lacksMemory || !bytes.append(more) {
       lacksMemory = true
+      bytes.removeAll(keepingCapacity: false)
       return .noMemory
     }
     return .ok

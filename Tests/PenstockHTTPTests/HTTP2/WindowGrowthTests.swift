@@ -99,6 +99,21 @@ private let ms: UInt64 = 1_000_000
     }
   }
 
+  /// Near by no PING leads to larger windows, so they become ever rarer.
+  @Test func pingsEndNearBy() {
+    var growth = WindowGrowth(most: 16 * mib, size: mib, now: 0)
+    growth.settled(now: ms)
+    var found: [Int?] = []
+    for _ in 0..<7 {
+      growth.came()
+      found.append(pieces(&growth))
+      _ = growth.took(mib, size: mib) { ms }
+      let grown = growth.answered(size: mib, now: ms)
+      #expect(grown == nil)
+    }
+    #expect(found == [4, 16, 32, 64, 128, 256, 512])
+  }
+
   /// Servers count the PINGs that come while they send no data. So there is at most one after each piece of data.
   @Test func noDataNoPing() {
     var growth = WindowGrowth(most: 16 * mib, size: mib, now: 0)

@@ -35,7 +35,7 @@ os._exit(0)
 """
 MIB = 1 << 20
 SIZE = 65536
-DELAY = 0.02
+DELAY = 0.05
 PATIENCE = 60
 
 
@@ -199,16 +199,27 @@ def take(channel: Channel, count: int) -> None:
     assert sum(len(message) for message in messages) == count * SIZE
 
 
+def take_until(channel: Channel, relay: Relay, size: int) -> int:
+    """Takes streams until the windows have this size: a busy machine may need several. Returns how many."""
+    deadline = time.monotonic() + PATIENCE
+    streams = 0
+    while not relay.windows or relay.windows[-1] < size:
+        assert time.monotonic() < deadline
+        take(channel, 160)
+        streams += 1
+    return streams
+
+
 def test_windows_grow_for_a_long_path(relay: Relay) -> None:
     with channel_to(relay.target) as channel:
-        take(channel, 160)
+        streams = take_until(channel, relay, 2 * MIB)
         assert relay.windows[0] == MIB
         assert relay.windows[1:] == sorted(relay.windows[1:])
-        assert 2 * MIB <= relay.windows[-1] <= 32 * MIB
+        assert relay.windows[-1] <= 32 * MIB
         for _ in range(3):
             take(channel, 320)
     assert relay.most_under_way < 33 * MIB
-    assert 1 <= relay.pings <= 12
+    assert 1 <= relay.pings <= 10 + 4 * streams
     # The server has found no PING too many.
     assert (relay.connections, relay.goaways) == (1, 0)
 
@@ -238,7 +249,7 @@ def test_a_slow_reader_keeps_one_window(relay: Relay) -> None:
 
 def test_a_reader_that_stops_keeps_what_the_option_allows(relay: Relay) -> None:
     with channel_to(relay.target, max_window_bytes=4 * MIB) as channel:
-        take(channel, 320)
+        take_until(channel, relay, 4 * MIB)
         assert relay.windows[-1] == 4 * MIB
         start = relay.came
         call = channel.unary_stream("/a.B/Stream")(b"100000", timeout=PATIENCE)

@@ -47,6 +47,21 @@ stopped(function, number, 2)
 """,
         ["IDLE", "READY"],
     ),
+    "a compressor": (
+        """
+class Same(penstock.Compressor):
+    name = "x-same"
+    def compress(self, data): return data
+    def decompress(self, data, limit): return data
+def join(): kept.append(penstock.Channel(target, tls=False, compressors=[Same()]))
+kept = []
+table = given_to("penstock_compressor_new", join)[0]
+_raw.penstock_compression_fail = lambda message, words: told.append(words.decode())
+stopped(table.compress, table.user_data, None, 0, 1)
+stopped(table.decompress, table.user_data, None, 0, 1)
+""",
+        ["it was interrupted", "it was interrupted"],
+    ),
     "a resolver": (
         """
 class Tells(penstock.Resolver):

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 from .. import _raw
 from .._handles.arguments import c_string, payload
 from .._handles.context import Scoped, run
-from .._handles.ctrl_c import recover
+from .._handles.ctrl_c import escape, recover
 from .._handles.errors import check, check_with
 from .._handles.objects import Objects, forget, registry
 from .._handles.reports import report, tell
@@ -125,24 +125,35 @@ def _work(number: int, message: int, name: str, work: Callable[[Compressor], Any
     return 1
 
 
+def _given(data: Optional[int], length: int) -> bytes:
+    return string_at(data, length) if data else b""
+
+
 def _compress(number: int, data: Optional[int], length: int, message: int) -> int:
-    given = string_at(data, length) if data else b""
-    return _work(number, message, "compress", lambda compressor: compressor.compress(given))
+    failed = 1
+    try:
+        return _work(number, message, "compress", lambda one: one.compress(_given(data, length)))
+    except BaseException as error:
+        escape(error)
+        return failed
 
 
 def _decompress(number: int, data: Optional[int], length: int, message: int) -> int:
-    given = string_at(data, length) if data else b""
-    limit = _raw.penstock_compression_room(message)
-    return _work(number, message, "decompress", lambda compressor: compressor.decompress(given, limit))
+    failed = 1
+    try:
+        room = _raw.penstock_compression_room
+        return _work(number, message, "decompress", lambda one: one.decompress(_given(data, length), room(message)))
+    except BaseException as error:
+        escape(error)
+        return failed
 
 
-def _interrupted(given: Dict[str, Any]) -> int:
+def _interrupted(given: Dict[str, Any]) -> None:
     _raw.penstock_compression_fail(given["message"], b"it was interrupted")
-    return 1
 
 
 # If one of them raises, C takes that for success. So the recovery lets the message fail.
-recover(_compress, _interrupted)
-recover(_decompress, _interrupted)
+recover(_compress, _interrupted, _interrupted)
+recover(_decompress, _interrupted, _interrupted)
 _compress_trampoline = _raw.penstock_compressor_function(_compress)
 _decompress_trampoline = _raw.penstock_compressor_function(_decompress)

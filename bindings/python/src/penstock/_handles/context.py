@@ -135,8 +135,10 @@ def of_hop(hop: int, otherwise: Scoped) -> Optional[Context]:
     made, the context of the registration."""
     found = registry.get_unkept(_raw.penstock_hop_context(hop))
     # Each callback asks, so the usual answer, a context that is not lent, costs no further function.
-    if type(found) is CallContext and found._context is not None:
-        return found._context
+    if type(found) is CallContext:
+        context = found._context
+        if context is not None:
+            return context
     return _of(found, otherwise)
 
 
