@@ -101,6 +101,14 @@ class Relay:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
+    def complain(self) -> None:
+        """Sends a GOAWAY in the server's place, before what the server sends next."""
+        words = b"too_many_pings"
+        start = (8 + len(words)).to_bytes(3, "big") + b"\7\0\0\0\0\0"
+        frame = start + (2**31 - 1).to_bytes(4, "big") + (11).to_bytes(4, "big") + words
+        [answers] = [way for way in self._ways if way.is_answer]
+        answers.pieces.append((0.0, memoryview(frame)))
+
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         server = socket.create_connection((self._host, self._port))
@@ -263,6 +271,19 @@ def test_a_reader_that_stops_keeps_what_the_option_allows(relay: Relay) -> None:
                 assert channel.unary_unary("/a.B/Echo")(b"you", timeout=PATIENCE) == b"you"
         assert 3 * MIB < relay.came - start < 4 * MIB * 1.1 + 2 * SIZE
         call.cancel()
+
+
+def test_a_server_that_complains_gets_no_more_pings(relay: Relay) -> None:
+    with channel_to(relay.target) as channel:
+        take_until(channel, relay, 2 * MIB)
+        # A PING that is under way has arrived before the answer of this call.
+        assert channel.unary_unary("/a.B/Echo")(b"you", timeout=PATIENCE) == b"you"
+        pings, windows = relay.pings, relay.windows.copy()
+        relay.complain()
+        assert channel.unary_unary("/a.B/Echo")(b"you", timeout=PATIENCE) == b"you"
+        take(channel, 320)
+    assert relay.connections == 2
+    assert (relay.pings, relay.windows) == (pings, [*windows, MIB])
 
 
 def test_few_pings_near_by(strict: str) -> None:
