@@ -82,8 +82,35 @@ static void hedged(void) {
   close_all(runtime, channel);
 }
 
+static int32_t same(void *user_data, const void *data, size_t length, penstock_compression *message) {
+  (void)user_data;
+  return penstock_compression_append(message, data, length) != PENSTOCK_OK;
+}
+
+/* The server does not know this compression. */
+static void compressor(void) {
+  penstock_compressor_functions functions = PENSTOCK_COMPRESSOR_FUNCTIONS_INIT;
+  functions.name = "x-same";
+  functions.compress = functions.decompress = same;
+  penstock_runtime *runtime = new_runtime();
+  penstock_channel *channel = NULL;
+  penstock_compressor *made = NULL;
+  penstock_error *error = NULL;
+  if (runtime && TRY(penstock_compressor_new(&functions, &made, &error))) {
+    channel = new_channel(runtime, peer, "{\"tls\": false, \"compression\": \"x-same\"}");
+  }
+  penstock_reply *reply = NULL;
+  if (channel && WENT(penstock_channel_add_compressor(channel, made)) &&
+      TRY(penstock_channel_unary(channel, UNARY, "hello", 5, NULL, &reply, &error))) {
+    ended(reply, PENSTOCK_STATUS_UNIMPLEMENTED, NULL, 0);
+  }
+  penstock_compressor_release(made);
+  close_all(runtime, channel);
+}
+
 const scenario ready_calls[] = {
     {"ready", ready},
     {"hedged", hedged},
+    {"compressor", compressor},
     {NULL, NULL},
 };
