@@ -30,7 +30,8 @@ class Framings {
 }
 
 /// The *framing* of a call: the conversion of its start, messages and end to HTTP messages, and back. Each
-/// attempt has one such object. It knows nothing of connections, and calls no code of other layers.
+/// attempt has one such object. It knows nothing of connections, and calls no code of other layers, but for the
+/// program's compressors.
 ///
 /// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. A
 /// function with `mustOverride` is needed by each framing, or by each that lets it be called (`rest`,
