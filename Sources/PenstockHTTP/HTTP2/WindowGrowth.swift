@@ -38,7 +38,7 @@ struct WindowGrowth: Equatable {
 
   /// The number of windows that are taken at most between two PINGs.
   private static let longestRest = 8
-  /// The same near by, where no PING leads to larger windows.
+  /// The number near by, where no PING leads to larger windows.
   private static let longestRestNearBy = 1024
   /// A quarter of a window counts as at least this part of a round trip. So the windows become at most 32
   /// times as large at once.

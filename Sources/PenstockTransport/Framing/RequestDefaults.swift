@@ -48,7 +48,7 @@ final class RequestDefaults {
     acceptedPacked.say(compressors.names.view).say(Compression.packedNames(withZstd: acceptsZstd))
   }
 
-  /// The same defaults for a channel with these compressors of the program.
+  /// These defaults for a channel that has these compressors of the program.
   func with(_ compressors: ProgramCompressors?) -> RequestDefaults {
     RequestDefaults(
       privacy: privacy, authority: authority, userAgent: userAgent, framings: framings, rpc: rpc,

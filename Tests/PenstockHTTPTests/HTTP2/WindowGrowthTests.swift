@@ -305,7 +305,7 @@ extension SessionTests {
     #expect(server.sizes.last == 16 << 20)
   }
 
-  /// What nobody reads is bounded by the windows' largest size.
+  /// Bytes that nobody reads are bounded by the windows' largest size.
   @Test func aReaderThatStopsKeepsOneWindow() throws {
     let server = try FarServer(mostWindow: 4 << 20, window: 1 << 20)
     for _ in 0..<10 { _ = try server.roundTrip() }
