@@ -89,10 +89,12 @@ open class CallAbove {
   /// Reports that a hop of the call runs its callbacks on `executor`. A thread that alone runs the executor's
   /// jobs must not wait for the call, because the call may wait for one of these jobs. By default no thread waits.
   open func callNeeds(_ executor: any Executor) {}
-  /// The stream of this bidi call is half-duplex; `hasMessage`: a message has come before the half-close.
-  /// From now on the caller tells the attempt when a thread waits (`CallBelow.awaited`). Returns true if the
-  /// call has to end, because it needs both directions at the same time.
-  open func callTakesTurns(hasMessage: Bool) -> Bool { hasMessage }
+  /// The stream of this bidi call is half-duplex. From now on the caller tells the attempt when a thread waits
+  /// (`CallBelow.awaited`). By default nothing is told: no thread waits.
+  open func callTakesTurns() {}
+  /// A message has come before the half-close of a call that takes turns. False: the call has to end, because it needs
+  /// both directions at the same time; so it is by default.
+  open func callTakesEarlyMessage() -> Bool { false }
 }
 
 /// The properties that the calls of a channel have in common.

@@ -414,9 +414,12 @@ public final class Call {
     }
   }
 
-  /// Asks the caller whether it waits for its turn (`CallAbove.callTakesTurns`).
-  public func takesTurns(hasMessage: Bool) -> Bool {
-    above?._withUnsafeGuaranteedRef { $0.callTakesTurns(hasMessage: hasMessage) } ?? false
+  /// Tells the caller that the call takes turns (`CallAbove.callTakesTurns`).
+  public func takesTurns() { above?._withUnsafeGuaranteedRef { $0.callTakesTurns() } }
+
+  /// Asks the caller whether it takes a message before its half-close (`CallAbove.callTakesEarlyMessage`).
+  public var takesEarlyMessage: Bool {
+    above?._withUnsafeGuaranteedRef { $0.callTakesEarlyMessage() } ?? true
   }
 
   /// Opens the call on the driving thread, after `awaitOpen`. `message` is the one request message, if the

@@ -382,19 +382,20 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     return made
   }
 
-  public override func callTakesTurns(hasMessage: Bool) -> Bool {
+  public override func callTakesTurns() {
     lock.lock()
-    let care = takesCare()
-    care.takesTurns = true
-    if !isHalfClosed, !care.isPromised {
-      // In blocking style an early message waits until a thread asks for it.
-      let breaks = hasMessage && isCallbackStyle || waiters.isAwaited(.message) || waiters.isAwaited(.headers)
-      lock.unlock()
-      return breaks
-    }
-    // Wakes all waiters. From now on they check how long no message has been sent.
+    takesCare().takesTurns = true
+    // Threads that wait already say so by an input now (`mind`). It comes behind the inputs that were posted before,
+    // such as a message at which a hop half-closes the call.
     unlock(andWake: .end)
-    return false
+  }
+
+  public override func callTakesEarlyMessage() -> Bool {
+    lock.withLock {
+      if isHalfClosed || takesCare().isPromised { return true }
+      // In blocking style the message waits until a thread asks for it.
+      return !isCallbackStyle && !waiters.isAwaited(.message) && !waiters.isAwaited(.headers)
+    }
   }
 
   /// Notes the user's promise that another thread will half-close the call, and will not wait for a message

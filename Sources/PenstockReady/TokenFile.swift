@@ -49,11 +49,9 @@ public final class TokenFile: Sendable {
     let count = cs_read_file(name, space.baseAddress, TokenFile.limit + 1)
     read.commit(Int(max(count, 0)))
     if (0...Int64(TokenFile.limit)).contains(count) {
-      switch withExtendedLifetime(read, { take(TokenFile.trimmed(read.view), for: request) }) {
-      case .invalidArgument: break
-      case .noMemory: return failForMemory(request)
-      default: return
-      }
+      let outcome = withExtendedLifetime(read) { take(TokenFile.trimmed(read.view), for: request) }
+      if outcome == .noMemory { return failForMemory(request) }
+      if outcome != .invalidArgument { return }
     }
     let words = ByteBuffer().say("the token file ").say(cString: name)
     if count < 0 {

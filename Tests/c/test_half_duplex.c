@@ -109,6 +109,7 @@ typedef struct receiver {
   latch begins;
   int messages;
   penstock_result last;
+  atomic_bool ended;
 } receiver;
 
 static void *receive_all(void *given) {
@@ -120,6 +121,7 @@ static void *receive_all(void *given) {
     penstock_message_release(message);
     message = NULL;
   }
+  atomic_store(&self->ended, true);
   return NULL;
 }
 
@@ -321,5 +323,39 @@ TEST(half_duplex_half_close_of_a_hop) {
   CHECK_MESSAGE(call, "ping");
   finish_well(call);
   penstock_channel_release(channel);
+  probe_wait_finalized(&probe);
+}
+
+/* The same where the caller already waits for the response when the loop begins to look at the call. */
+static void *ask(void *context) {
+  receiver *self = context;
+  OK(penstock_call_send(self->call, "ping", 4));
+  return receive_all(self);
+}
+
+TEST(half_duplex_half_close_of_a_hop_while_the_caller_waits) {
+  penstock_runtime *runtime = new_runtime("{\"mode\": \"host\"}");
+  char target[128];
+  penstock_channel *channel = NULL;
+  snprintf(target, sizeof(target), "http://%s", peer_address());
+  OK(penstock_channel_new_on(runtime, target, "{\"protocol\": \"connect\", \"http\": \"1.1\"}", &channel, NULL));
+  probe probe;
+  probe_init_with(&probe, "closes", close_after_first, NULL);
+  probe_add(&probe, channel, 0);
+  for (int round = 0; round < 10; round++) {
+    receiver self = {.call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI), .begins = LATCH_INIT};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, ask, &self)) abort();
+    latch_wait(&self.begins, 1);
+    /* Time for the thread to wait: if it does so later, the test passes all the same. */
+    for (int i = 0; i < 5; i++) test_pause();
+    EVENTUALLY((penstock_runtime_poll(runtime, 10), self.ended));
+    pthread_join(thread, NULL);
+    CHECK_INT(self.messages, 1);
+    finish_well(self.call);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, 20000));
+  penstock_runtime_release(runtime);
   probe_wait_finalized(&probe);
 }

@@ -42,7 +42,7 @@ extension Attempt {
     switch consume step {
     case .needsMore, .busy: break
     case .message(let whole, let size):
-      if needsTurn, call?._withUnsafeGuaranteedRef({ $0.takesTurns(hasMessage: true) }) ?? false {
+      if needsTurn, !(call?._withUnsafeGuaranteedRef({ $0.takesEarlyMessage }) ?? true) {
         return failSoon(TransportStream.halfDuplex())
       }
       if size < whole.count { withCore { $0.runtime.mark.isStale = true } }

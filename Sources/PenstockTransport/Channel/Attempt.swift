@@ -279,7 +279,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
       call.connection = facts
       facts.sentMessages.add(sentEarly)
       life.handle(.joins(takesTurns: stream.isHalfDuplex && call.request.kind == .bidi))
-      if needsTurn, call.takesTurns(hasMessage: false) { awaited() }
+      if needsTurn { call.takesTurns() }
     }
     check()
   }
