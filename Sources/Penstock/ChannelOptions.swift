@@ -83,6 +83,14 @@ public struct ChannelOptions: Sendable, Hashable {
   public var channelReplayBytes: Int?
   /// The largest number of HTTP/2 connections to one address.
   public var maxConnectionsPerSubchannel: Int?
+  /// The largest number of connections of the channel to all addresses together; 0: without limit.
+  public var maxConnections: Int?
+  /// The largest number of calls that wait for a connection or for a free stream; a further one ends with
+  /// `resourceExhausted`. 0: without limit.
+  public var maxPendingCalls: Int?
+  /// How many bytes of messages all client streams and bidi calls together may have given to the library that are not sent
+  /// yet, before each of them has room for one message only; 0: without limit.
+  public var maxBufferedBytes: Int?
   /// Whether servers are asked for their health if the service config has a healthCheckConfig.
   public var healthChecks: Bool?
   /// How old a connection becomes before new calls go to another one.
@@ -159,6 +167,9 @@ public struct ChannelOptions: Sendable, Hashable {
     text.set("replay_bytes", replayBytes)
     text.set("channel_replay_bytes", channelReplayBytes)
     text.set("max_connections_per_subchannel", maxConnectionsPerSubchannel)
+    text.set("max_connections", maxConnections)
+    text.set("max_pending_calls", maxPendingCalls)
+    text.set("max_buffered_bytes", maxBufferedBytes)
     text.set("health_checks", healthChecks)
     text.set("max_connection_age_ms", maxConnectionAge)
     text.set("idle_timeout_ms", idleTimeout)

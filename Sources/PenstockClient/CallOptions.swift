@@ -87,6 +87,8 @@ public struct CallDefaults {
   /// The bytes of messages that one call, and all calls together, may keep for further attempts.
   public var replayBytes = 1 << 20
   public var channelReplayBytes = 64 << 20
+  /// How many bytes of messages all calls together may have on their way to a connection; 0: no limit.
+  public var maxBufferedBytes = 0
   /// How long a callback may take, in nanoseconds, before it is reported; 0: none is.
   public var slowCallback: UInt64 = 100_000_000
 

@@ -88,6 +88,7 @@ extension ClientCall {
       if !kind.sendsOne {
         sizesInFlight.append(cost)
         bytesInFlight += cost
+        channel.sendBudget?.take(cost)
       }
       sentMessages += 1
       call.submit(.send(consume message))
@@ -120,9 +121,9 @@ extension ClientCall {
     if isHalfClosed || (kind.sendsOne && sentMessages == 1) { return .state }
     if count > maxSendBytes { return .tooLarge }
     if cm_is_low() != 0 { return .noMemory }
-    if bytesInFlight > 0, bytesInFlight + count + ClientCall.messageOverhead > sendBuffer {
-      return .wouldBlock
-    }
+    guard bytesInFlight > 0 else { return .ok }
+    let cost = count + ClientCall.messageOverhead
+    if bytesInFlight + cost > sendBuffer || channel.sendBudget?.hasRoom(cost) == false { return .wouldBlock }
     return .ok
   }
 

@@ -350,7 +350,10 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   public override func callSent(_ count: Int) {
     lock.lock()
-    for _ in 0..<count { bytesInFlight -= sizesInFlight.popFirst() ?? 0 }
+    var sent = 0
+    for _ in 0..<count { sent += sizesInFlight.popFirst() ?? 0 }
+    bytesInFlight -= sent
+    channel.sendBudget?.giveBack(sent)
     unlock(andWake: .room)
     if let callbacks, let sent = callbacks.onSent {
       call.watch.begin(call.id, .sent)
@@ -425,6 +428,9 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
     swap(&ended.message, &answer)
     let handed = OpaquePointer(Unmanaged.passUnretained(ended).toOpaque())
     reply = consume ended
+    channel.sendBudget?.giveBack(bytesInFlight)
+    bytesInFlight = 0
+    sizesInFlight = ShortQueue()
     if needsNoLock { waiters.setUnshared() } else { unlock(andWake: .end) }
     withExtendedLifetime(visited) {}
     if let callbacks {

@@ -43,6 +43,8 @@ public final class ClientChannel: @unchecked Sendable {
   let paths = PathCache()
   let methods: CurrentMethods
   let defaults: CallDefaults
+  /// The limit on what all calls together have not sent yet; nil: there is none.
+  let sendBudget: SendBudget?
   let origin: CallOrigin
   private let times: ChannelCallbackTimes
   /// Calls the `on_connection` callback of an interceptor with a connection event. `target` ends with a NUL.
@@ -78,6 +80,7 @@ public final class ClientChannel: @unchecked Sendable {
       replays: ReplayBudget(ofCall: defaults.replayBytes, ofAll: defaults.channelReplayBytes),
       watch: loop.watch, times: times)
     self.defaults = defaults
+    sendBudget = SendBudget.make(defaults.maxBufferedBytes)
     formsCallsNow = Atomic(defaults.contentType != nil)
     chains = ChannelChains(newestFirst: newestFirst, times, of: transport, on: loop)
     transport.set(ConnectionListeners(runtime, chains, target, teller))

@@ -71,6 +71,7 @@ extension ChannelCore {
   private func place(_ attempt: Attempt) {
     guard let call = attempt.owner else { return }
     guard lack == .slot else {
+      guard admits(attempt) else { return }
       attempt.notesWait(for: lack)
       return waiting.append(attempt)
     }
@@ -123,6 +124,7 @@ extension ChannelCore {
   }
 
   private func park(_ attempt: Attempt) {
+    guard admits(attempt) else { return }
     attempt.notesWait(for: .endpoint)
     parked.append(attempt)
   }

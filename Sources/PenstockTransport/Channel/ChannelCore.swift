@@ -29,20 +29,20 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var handshakes = HandshakeCounts()
   private var isHooked = false
 
-  private var names: Names?
+  var names: Names?
   var nameView: NameView {
     names?.view ?? NameView(addresses: 0, isAsking: false, failure: nil, next: nil)
   }
   var balancer: Balancer
   /// The balancer's decision for every attempt. It is valid until the balancer gets its next event.
-  private(set) var pick = Pick.wait
+  var pick = Pick.wait
   /// Events that wait, because the balancer's actions for an earlier event are being carried out.
-  private var events: [BalancerEvent] = []
+  var events: [BalancerEvent] = []
   private var isFollowing = false
   /// The endpoints of the most recent addresses.
-  private(set) var endpoints: [Subchannel] = []
+  var endpoints: [Subchannel] = []
   /// Endpoints of earlier addresses, whose connections close when their last stream has ended.
-  private(set) var leaving: [Subchannel] = []
+  var leaving: [Subchannel] = []
   /// Attempts that wait for the balancer's pick, or for a slot.
   var waiting = WaitQueue<Attempt>()
   var isScheduled = false
@@ -54,7 +54,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var news = NewsQueue()
   /// The time when the last attempt ended, or when the channel left the state IDLE.
   private var lastUsed: UInt64 = 0
-  private var idleTimer: ChannelTimer?
+  var idleTimer: ChannelTimer?
   var outlierTimer: ChannelTimer?
   /// The user's function that chooses endpoints; nil: the load balancer chooses.
   var picker: Picker?
@@ -87,7 +87,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     names = Names(resolver, of: destination.name, destination.resolving, self)
   }
 
-  private static func newBalancer(_ destination: Destination, _ runtime: Runtime, picks: Bool = false)
+  static func newBalancer(_ destination: Destination, _ runtime: Runtime, picks: Bool = false)
     -> Balancer
   {
     .make(
@@ -160,6 +160,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   private func wait(_ attempt: Attempt, isFirst: Bool = false) {
+    guard isFirst || admits(attempt) else { return }
     if isFirst || attempt.order == .afterRefusal { waiting.prepend(attempt) } else { waiting.append(attempt) }
     attempt.notesWait(for: lack)
     if balancer.connectivity == .idle || pick == .fail { work.schedule(self) }
@@ -473,39 +474,5 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     connector = nil
     verifier = nil
     if defaults.compressors != nil { defaults = defaults.with(nil) }
-  }
-
-  // MARK: In a child of fork
-
-  /// Called in a forked child. Drops the parent's connections, and makes the channel IDLE: the next call connects.
-  func becomeChild(_: inout InheritedCalls) {
-    closeInChild()
-    destination.tls?.forgetSessions()
-    names?.becomeChild()
-    runtime.disarm(self)
-    idleTimer.map { runtime.disarm($0) }
-    outlierTimer.map { runtime.disarm($0) }
-    events.removeAll()
-    for subchannel in endpoints {
-      subchannel.endpointIndex = -1
-      leaving.append(subchannel)
-    }
-    endpoints = []
-    balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
-    pick = balancer.pick
-    connectivity.becomeChild()
-  }
-
-  /// Ends the calls on the parent's connections, whose descriptors are closed in this process: peers get no bytes.
-  func endInherited() {
-    names?.endInherited()
-    let others = leaving
-    leaving = []
-    for subchannel in others { subchannel.close() }
-  }
-
-  func closeInChild() {
-    for subchannel in endpoints { subchannel.closeInChild() }
-    for subchannel in leaving { subchannel.closeInChild() }
   }
 }

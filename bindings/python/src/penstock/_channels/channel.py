@@ -50,12 +50,12 @@ class Channel(BaseChannel, Caller):
     ``content_subtype``, ``user_agent``, ``default_deadline_ms``,
     ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
     ``wait_for_ready``, ``service_config``, ``retries``, ``replay_bytes``, ``channel_replay_bytes``,
-    ``max_connections_per_subchannel``, ``health_checks``, ``idle_timeout_ms``,
-    ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``, ``backoff_multiplier``,
-    ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``, ``silence_event_ms``,
-    ``slow_callback_ms``, ``keepalive_time_ms``, ``keepalive_timeout_ms``, ``keepalive_without_calls``,
-    ``compression``, ``compression_min_bytes``, ``initial_stream_window_bytes``, ``initial_connection_window_bytes``,
-    ``max_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
+    ``max_connections_per_subchannel``, ``max_connections``, ``max_pending_calls``, ``max_buffered_bytes``,
+    ``health_checks``, ``idle_timeout_ms``, ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``,
+    ``backoff_multiplier``, ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``,
+    ``silence_event_ms``, ``slow_callback_ms``, ``keepalive_time_ms``, ``keepalive_timeout_ms``,
+    ``keepalive_without_calls``, ``compression``, ``compression_min_bytes``, ``initial_stream_window_bytes``,
+    ``initial_connection_window_bytes``, ``max_window_bytes``, ``tie_order``, ``trace``: see docs/options.md.
     ``interceptors``: each an interceptor, or (interceptor, priority). ``runtime``: a `Runtime`, instead of the
     default one. ``resolver``: a `Resolver` that finds the addresses, instead of a look-up of the target's name.
     ``connector``: opens the sockets of all connections. It is a `Connector`, or a function that gets a `Connecting`

@@ -1,0 +1,215 @@
+/* The limits of a channel: on calls that wait, on connections in all, and on bytes that are not sent yet. */
+#include "calls.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static penstock_channel *open_at(const char *target, const char *options) {
+  penstock_channel *channel = NULL;
+  penstock_error *error = NULL;
+  if (!OK(penstock_channel_new(target, options, &channel, &error))) printf("  %s\n", penstock_error_json(error));
+  penstock_error_release(error);
+  return channel;
+}
+
+/* A server that never says anything: the kernel connects, and no process accepts. */
+static int silent_server(char *name, size_t size) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof(address);
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener < 0 || bind(listener, (struct sockaddr *)&address, length) || listen(listener, 16) ||
+      getsockname(listener, (struct sockaddr *)&address, &length)) {
+    abort();
+  }
+  snprintf(name, size, "127.0.0.1:%d", ntohs(address.sin_port));
+  return listener;
+}
+
+static int count_in_stats(penstock_channel *channel, const char *part) {
+  char *json = NULL;
+  OK(penstock_channel_stats_json(channel, 20000, &json));
+  int count = 0;
+  for (const char *at = json; at && (at = strstr(at, part)); at++) count++;
+  penstock_free(json);
+  return count;
+}
+
+static bool waiting_calls_are(penstock_channel *channel, int count) {
+  char part[32];
+  snprintf(part, sizeof(part), "\"waiting\":%d,", count);
+  return count_in_stats(channel, part) == 1;
+}
+
+static void finish(int line, penstock_call *call, int32_t code, const char *words) {
+  penstock_reply *reply = NULL;
+  OK(penstock_call_wait(call, &reply));
+  if (!check_int(__FILE__, line, "code", penstock_reply_code(reply), code)) {
+    printf("  %s\n", penstock_reply_status_json(reply));
+  }
+  if (words) CHECK_HAS(penstock_reply_status_json(reply), words);
+  penstock_reply_release(reply);
+  penstock_call_release(call);
+}
+#define FINISH(call, code, words) finish(__LINE__, (call), (code), (words))
+
+/* ---- Calls that wait ---- */
+
+TEST(limits_pending_calls_without_a_connection) {
+  char name[64];
+  int listener = silent_server(name, sizeof(name));
+  penstock_channel *channel = open_at(name, "{\"tls\": false, \"max_pending_calls\": 2}");
+  penstock_call *first = start_numbered(channel, 1), *second = start_numbered(channel, 2);
+  FINISH(
+      start_call(channel, BIDI, PENSTOCK_KIND_BIDI), PENSTOCK_STATUS_RESOURCE_EXHAUSTED,
+      "the channel has 2 calls that wait already, as many as it may have (max_pending_calls): there is no connection");
+  /* A call that ends makes room for another. */
+  OK(penstock_call_cancel(first, NULL));
+  FINISH(first, PENSTOCK_STATUS_CANCELLED, NULL);
+  penstock_call *third = start_numbered(channel, 5);
+  EVENTUALLY(waiting_calls_are(channel, 2));
+  FINISH(start_call(channel, BIDI, PENSTOCK_KIND_BIDI), PENSTOCK_STATUS_RESOURCE_EXHAUSTED, "max_pending_calls");
+  OK(penstock_call_cancel(second, NULL));
+  OK(penstock_call_cancel(third, NULL));
+  FINISH(second, PENSTOCK_STATUS_CANCELLED, NULL);
+  FINISH(third, PENSTOCK_STATUS_CANCELLED, NULL);
+  penstock_channel_release(channel);
+  close(listener);
+}
+
+static int32_t first_of_all(penstock_pick *pick, void *user_data) {
+  (void)pick;
+  (void)user_data;
+  return 0;
+}
+
+/* The only connection has a call. `picks`: a picker chooses the endpoint. */
+static void check_full_connection(bool picks) {
+  char target[128];
+  snprintf(target, sizeof(target), "http://%s", peer_address());
+  penstock_channel *channel = open_at(
+      target, "{\"protocol\": \"connect\", \"http\": \"1.1\", \"http1_max_connections\": 1, \"max_pending_calls\": 3}");
+  if (picks) OK(penstock_channel_set_picker(channel, first_of_all, NULL, NULL));
+  penstock_call *holds = start_call(channel, BIDI, PENSTOCK_KIND_BIDI), *waits[3];
+  OK(penstock_call_send(holds, "ping", 4));
+  EVENTUALLY(count_in_stats(channel, "\"streams\":1,") == 1);
+  for (int i = 0; i < 3; i++) waits[i] = start_numbered(channel, i);
+  EVENTUALLY(waiting_calls_are(channel, 3));
+  for (int i = 0; i < 5; i++) {
+    FINISH(start_call(channel, BIDI, PENSTOCK_KIND_BIDI), PENSTOCK_STATUS_RESOURCE_EXHAUSTED,
+           "the channel has 3 calls that wait already, as many as it may have (max_pending_calls): "
+           "no connection takes one more call");
+  }
+  OK(penstock_call_half_close(holds));
+  CHECK_MESSAGE(holds, "ping");
+  FINISH(holds, PENSTOCK_STATUS_OK, NULL);
+  for (int i = 0; i < 3; i++) FINISH(waits[i], PENSTOCK_STATUS_OK, NULL);
+  check_echo(channel);
+  penstock_channel_release(channel);
+}
+
+TEST(limits_pending_calls_on_a_full_connection) { check_full_connection(false); }
+
+TEST(limits_pending_calls_with_a_picker) { check_full_connection(true); }
+
+/* ---- Connections ---- */
+
+TEST(limits_connections_of_a_pool) {
+  enum { CALLS = 12 };
+  char target[128];
+  snprintf(target, sizeof(target), "http://%s", peer_address());
+  penstock_channel *channel = open_at(target, "{\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 2}");
+  penstock_call *calls[CALLS];
+  for (int i = 0; i < CALLS; i++) calls[i] = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  for (int i = 0; i < CALLS; i++) OK(penstock_call_send(calls[i], "x", 1));
+  EVENTUALLY(waiting_calls_are(channel, CALLS - 2));
+  CHECK_INT(count_in_stats(channel, "\"peer\":"), 2);
+  /* The words of a deadline say what the call waited for. */
+  FINISH(start_with(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 1}"),
+         PENSTOCK_STATUS_DEADLINE_EXCEEDED, "one of the channel's 2 connections (max_connections)");
+  for (int i = 0; i < CALLS; i++) {
+    OK(penstock_call_half_close(calls[i]));
+    FINISH(calls[i], PENSTOCK_STATUS_OK, NULL);
+    CHECK(count_in_stats(channel, "\"peer\":") <= 2);
+  }
+  penstock_channel_release(channel);
+}
+
+/* Of two addresses that round_robin uses, one is over the limit: it says so, and gets no call. */
+TEST(limits_connections_to_several_addresses) {
+  char other[64];
+  int input = -1;
+  char *none[] = {NULL};
+  int output = start_peer(other, sizeof(other), none, &input);
+  penstock_channel *channel =
+      open_at("pool.example:443", "{\"tls\": false, \"max_connections\": 1, \"max_backoff_ms\": 20, "
+                                  "\"initial_backoff_ms\": 10}");
+  penstock_resolver *resolver = NULL;
+  OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
+  char snapshot[300];
+  snprintf(
+      snapshot, sizeof(snapshot),
+      "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"n\": \"1\"}}, {\"address\": \"%s\", \"attributes\": "
+      "{\"n\": \"2\"}}], \"service_config\": {\"loadBalancingConfig\": [{\"round_robin\": {}}]}}",
+      peer_address(), other);
+  OK(penstock_resolver_push(resolver, snapshot, NULL));
+  for (int i = 0; i < 20; i++) check_echo(channel);
+  EVENTUALLY(count_in_stats(channel, "the channel has 1 connections, as many as it may have (max_connections)") == 1);
+  CHECK_INT(count_in_stats(channel, "\"peer\":"), 1);
+  penstock_resolver_release(resolver);
+  penstock_channel_release(channel);
+  close(input);
+  close(output);
+}
+
+/* ---- Bytes that are not sent yet ---- */
+
+static char block[40 << 10];
+
+TEST(limits_buffered_bytes_of_all_calls) {
+  char name[64];
+  int listener = silent_server(name, sizeof(name));
+  penstock_channel *channel = open_at(name, "{\"tls\": false, \"max_buffered_bytes\": 102400}");
+  penstock_call *one = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  penstock_call *other = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_try_send(one, block, sizeof(block)));
+  OK(penstock_call_try_send(one, block, sizeof(block)));
+  CHECK_RESULT(penstock_call_try_send(one, block, sizeof(block)), PENSTOCK_E_WOULD_BLOCK);
+  /* Each call has room for one message. */
+  OK(penstock_call_try_send(other, block, sizeof(block)));
+  CHECK_RESULT(penstock_call_try_send(other, "x", 1), PENSTOCK_E_WOULD_BLOCK);
+  /* A call that ends gives its bytes back, and a unary call takes none. */
+  penstock_call *unary = start_call(channel, UNARY, PENSTOCK_KIND_UNARY);
+  OK(penstock_call_try_send(unary, block, sizeof(block)));
+  CHECK_RESULT(penstock_call_try_send(other, "x", 1), PENSTOCK_E_WOULD_BLOCK);
+  OK(penstock_call_cancel(one, NULL));
+  FINISH(one, PENSTOCK_STATUS_CANCELLED, NULL);
+  OK(penstock_call_try_send(other, block, sizeof(block)));
+  CHECK_RESULT(penstock_call_try_send(other, block, sizeof(block)), PENSTOCK_E_WOULD_BLOCK);
+  OK(penstock_call_cancel(unary, NULL));
+  FINISH(unary, PENSTOCK_STATUS_CANCELLED, NULL);
+  OK(penstock_call_cancel(other, NULL));
+  FINISH(other, PENSTOCK_STATUS_CANCELLED, NULL);
+  penstock_channel_release(channel);
+  close(listener);
+}
+
+static void *send_many(void *context) {
+  penstock_channel *channel = context;
+  penstock_call *call = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+  for (int i = 0; i < 50; i++) OK(penstock_call_send(call, block, sizeof(block)));
+  FINISH(call, PENSTOCK_STATUS_OK, NULL);
+  return NULL;
+}
+
+/* With room for nothing, each call still goes on, one message after the other. */
+TEST(limits_buffered_bytes_let_every_call_go_on) {
+  penstock_channel *channel = open_at(peer_address(), "{\"tls\": false, \"max_buffered_bytes\": 1}");
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) CHECK_INT(pthread_create(&threads[i], NULL, send_many, channel), 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  check_echo(channel);
+  penstock_channel_release(channel);
+}
