@@ -251,6 +251,7 @@ extension Call {
     if let start = cut.start, !request.become(start) { return false }
     if trace != nil, let wait { note(.retries, nil, .status, detail: Int(clamping: wait.until - loop.now)) }
     request.previousAttempts = request.attemptsBefore &+ cut.retries.previous
+    request.isTransparentRetry = wait == nil
     cut.wait = wait
     var asked = demandBelow
     for hop in hops[cutAt...].reversed() where hop.isEntered { asked = hop.owed }
@@ -326,6 +327,7 @@ extension Call {
     setBottom(.start)
     sentAgain = 0
     request.previousAttempts = request.attemptsBefore
+    request.isTransparentRetry = false
     again(cut, from: hop.index + 1, untold: hop.inFlight, cut.below?.another(isRepeat: false))
     return true
   }

@@ -29,6 +29,9 @@ public final class Request {
   public var settings = CallSettings()
   /// How many attempts a retry policy has made before this one, as the server is told.
   public var previousAttempts: UInt8 = 0
+  /// Whether the attempt repeats, by the library's own decision, one that the server has certainly not processed (gRFC A6,
+  /// "Transparent Retries").
+  public var isTransparentRetry = false
   /// The part of `previousAttempts` that other calls have made before this one.
   public var attemptsBefore: UInt8 = 0
   /// If the request is an attempt of a hedged call: the codes after which another attempt may follow. They count as
