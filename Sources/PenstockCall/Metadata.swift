@@ -16,7 +16,7 @@ public final class Metadata {
 
   private var arena: UnsafeMutableRawPointer?
   private var arenaSize = 0
-  private var arenaCapacity = 0
+  private(set) var arenaCapacity = 0
   private var entries: UnsafeMutablePointer<Entry>?
   private var capacity = 0
   /// How many bytes of the arena (the block of names and values) belong to removed entries.

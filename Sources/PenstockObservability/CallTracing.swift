@@ -22,7 +22,8 @@
   /// | `rpc.grpc.status_code` | the number of the status |
   /// | `rpc.connect_rpc.error_code` | in its place for Connect: such as "not_found"; absent for OK |
   /// | `network.peer.address`, `network.peer.port` | of an attempt: the server that was picked |
-  /// | `previous-rpc-attempts` (A72) | of an attempt: how many came before it |
+  /// | `previous-rpc-attempts` (A72) | of an attempt: how many came before it by a retry policy |
+  /// | `transparent-retry` (A72) | of an attempt: whether it repeats one that the server has certainly not processed |
   ///
   /// The tracer runs on the runtime's thread: one that waits holds up other calls.
   public struct CallTracing: Sendable {
@@ -116,7 +117,9 @@
         attributes["rpc.method"] = String(path[slash...].drop { $0 == "/" })
         attributes["server.address"] = server.host
         if let port = server.port { attributes["server.port"] = port }
-        if isAttempt { attributes["previous-rpc-attempts"] = call.attempt - 1 }
+        guard isAttempt else { return }
+        attributes["previous-rpc-attempts"] = call.previousAttempts
+        attributes["transparent-retry"] = call.isTransparentRetry
       }
     }
 

@@ -24,6 +24,7 @@ import Testing
     #expect(
       bench.take() == ["caller sent 1", "server start", "pull", "server message 3", "server half-close"])
     #expect(bench.call.stats.attempts == 2)
+    #expect(bench.call.request.isTransparentRetry && bench.call.request.previousAttempts == 0)
     // `sent` was reported for the first attempt's message, so it is not reported again.
     bench.perform(.sentFromBelow(1))
     #expect(bench.take() == [])

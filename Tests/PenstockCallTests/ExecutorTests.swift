@@ -191,6 +191,23 @@ final class PlayedExecutor: Executor {
         == "interceptor 'hop0' lost its executor")
   }
 
+  /// A message that the hop has injected before comes to the caller before the end.
+  @Test func anInjectedMessageComesBeforeTheLossOfTheExecutor() {
+    let (bench, out, inbound) = bench(apart: true)
+    bench.hooks[0].on[.send] = { hop in
+      _ = hop.injectInbound(CallBench.message(3))
+      inbound.refuses = true
+      out.refuses = true
+      return 0
+    }
+    bench.perform(.open(demand: 1, message: nil))
+    run(bench, out, inbound)
+    bench.perform(.send(CallBench.message(1)))
+    bench.perform(.send(CallBench.message(2)))
+    run(bench, out, inbound)
+    #expect(bench.take().filter { $0.hasPrefix("caller") } == ["caller message 3", "caller status 13"])
+  }
+
   @Test func aJobRefusedWhileOthersWaitIsLawSevenToo() {
     let (bench, out, _) = bench()
     bench.open()

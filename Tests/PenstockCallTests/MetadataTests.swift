@@ -88,6 +88,18 @@ import Testing
     #expect(pairs(metadata) == ["new=2"])
   }
 
+  /// The room of values that were replaced or removed is used again.
+  @Test func removedValuesTakeNoRoom() {
+    let metadata = Metadata()
+    let value = String(repeating: "v", count: 1000)
+    _ = add(metadata, "first", "1")
+    for round in 0..<2000 {
+      if round % 2 == 0 { _ = set(metadata, "a", value) } else { _ = with("a") { metadata.remove($0) } }
+    }
+    #expect(metadata.arenaCapacity <= 32768)
+    #expect(pairs(metadata) == ["first=1"])
+  }
+
   /// Random operations on metadata give the same results as on an array of pairs, even if they compact the
   /// storage.
   @Test func behavesAsAnArrayOfPairs() {

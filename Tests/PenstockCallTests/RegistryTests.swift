@@ -138,13 +138,23 @@ import Testing
     let isMoved = registry.setPriority(1, 7)
     #expect(isMoved && registry.generation != last)
     last = registry.generation
+    let isFiltered = registry.setFilter(1, CallFilter())
+    #expect(isFiltered && registry.generation != last)
+    last = registry.generation
+    let old = registry.replace(1, by: registration(1))
+    #expect(old != nil && registry.generation != last)
+    last = registry.generation
+    registry.add(registration(3), priority: 0)
+    #expect(registry.generation != last)
+    last = registry.generation
     let isOtherMoved = registry.setPriority(2, 7)
     let other = registry.remove(2)
     #expect(!isOtherMoved && other == nil && registry.generation == last)
     let removed = registry.remove(1)
     #expect(removed?.registration.id == 1 && registry.generation != last)
+    last = registry.generation
     let rest = registry.removeAll()
-    #expect(rest.isEmpty)
+    #expect(ids(rest) == [3] && registry.generation != last)
   }
 
   @Test func cacheResolvesEachMethodOnce() {

@@ -124,6 +124,15 @@ static void wait_with_a_limit(penstock_channel *channel) {
   penstock_call_release(call);
 }
 
+static bool received_messages_are(penstock_channel *channel, int count) {
+  char *json = NULL, part[40];
+  OK(penstock_channel_stats_json(channel, 20000, &json));
+  snprintf(part, sizeof(part), "\"received_messages\":%d,", count);
+  bool has = json && strstr(json, part);
+  penstock_free(json);
+  return has;
+}
+
 TEST(call_status_waits_up_to_a_limit) {
   static const char *const modes[] = {"{\"mode\": \"host\"}", "{\"mode\": \"thread\"}",
                                       "{\"mode\": \"thread\", \"caller_drives\": false}"};
@@ -134,4 +143,19 @@ TEST(call_status_waits_up_to_a_limit) {
     penstock_channel_release(channel);
     penstock_runtime_release(runtime);
   }
+}
+
+/* Who waits for the status drops the messages that nobody has read. */
+TEST(call_status_waits_drop_unread_messages) {
+  penstock_channel *channel = open_channel();
+  penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  for (int i = 0; i < 3; i++) OK(penstock_call_send(call, "ping", 4));
+  CHECK_MESSAGE(call, "ping");
+  EVENTUALLY(received_messages_are(channel, 2));
+  CHECK_FINISH(call, 0);
+  penstock_message *message = NULL;
+  CHECK_RESULT(penstock_call_receive(call, &message), PENSTOCK_E_END);
+  penstock_message_release(message);
+  penstock_call_release(call);
+  penstock_channel_release(channel);
 }

@@ -262,6 +262,7 @@ static void check_unreadable(penstock_request *request, penstock_result expected
   CHECK_RESULT(penstock_request_max_send_message_bytes(request, &limit), expected);
   CHECK_RESULT(penstock_request_idempotency(request, &number), expected);
   CHECK_RESULT(penstock_request_allows_get(request, &number), expected);
+  CHECK_RESULT(penstock_request_is_transparent_retry(request, &number), expected);
   CHECK_RESULT(penstock_request_wait_for_ready(request, &number), expected);
   CHECK_RESULT(penstock_request_has_credentials(request, &number), expected);
   CHECK(left == 77 && limit == 77 && number == 77);

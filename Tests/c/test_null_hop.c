@@ -56,6 +56,9 @@ TEST(null_hop) {
   CHECK_INT(penstock_hop_is_secure(NULL), 0);
   CHECK(penstock_hop_protocol(NULL) == NULL && penstock_request_http_method(NULL) == NULL);
   REFUSED(penstock_request_allows_get(NULL, &number));
+  uint32_t count = 0;
+  REFUSED(penstock_request_previous_attempts(NULL, &count));
+  REFUSED(penstock_request_is_transparent_retry(NULL, &number));
   REFUSED(penstock_request_set_allows_get(NULL, 1));
   char *text = NULL;
   REFUSED(penstock_hop_stats_json(NULL, &text));

@@ -86,6 +86,20 @@ TEST(redirect_takes_target_and_authority_from_the_other_channel) {
   probe_wait_finalized(&others);
 }
 
+TEST(redirect_is_in_the_trace) {
+  penstock_channel *dead = open_dead(NULL, ", \"trace\": true"), *good = open_channel();
+  way way = {.to = good};
+  probe sender;
+  add_sender(&sender, &way, dead);
+  penstock_reply *reply = NULL;
+  OK(penstock_channel_unary(dead, UNARY, "ping", 4, NULL, &reply, NULL));
+  CHECK_HAS(penstock_reply_trace_json(reply), "\"what\":\"redirected\",\"hop\":\"sender\"");
+  penstock_reply_release(reply);
+  penstock_channel_release(dead);
+  penstock_channel_release(good);
+  probe_wait_finalized(&sender);
+}
+
 TEST(redirect_keeps_an_authority_that_was_set) {
   penstock_channel *dead = open_dead(NULL, ", \"authority\": \"channel.test\""), *good = open_channel();
   way way = {.to = good, .authority = "hop.test"};

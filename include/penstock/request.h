@@ -117,6 +117,18 @@ PENSTOCK_API penstock_result penstock_request_idempotency(const penstock_request
  * memory: none.
  * threads: as the head of this file says */
 PENSTOCK_API penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
+/* Stores in *count how many attempts by a retry or hedging policy came before this one, as the server is told in
+ * "grpc-previous-rpc-attempts" (gRFC A6). Transparent retries do not count.
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
+ * memory: none.
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_previous_attempts(const penstock_request *request, uint32_t *count);
+/* Stores in *is whether this attempt is a transparent retry (1 or 0): by the library's own decision it repeats one that the
+ * server has certainly not processed (gRFC A6).
+ * result: E_INVALID_ARGUMENT: a NULL. E_STATE, E_GONE, E_FORKED: not readable.
+ * memory: none.
+ * threads: as the head of this file says */
+PENSTOCK_API penstock_result penstock_request_is_transparent_retry(const penstock_request *request, int32_t *is);
 /* Gives the HTTP method of the request: "GET" for a unary call over Connect whose idempotency is NO_SIDE_EFFECTS,
  * unless GET is forbidden; else "POST". A message that makes the URL longer than the channel's "max_get_url_bytes"
  * turns a GET into a POST: in on_send at the bytes level this is known, unless compression may shorten the message; in

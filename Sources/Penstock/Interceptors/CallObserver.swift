@@ -48,6 +48,16 @@ package struct ObservedCall {
   package var rpcProtocol: String { penstock_hop_protocol(hop).map { String(cString: $0) } ?? "" }
   /// How often the request was begun, this time included.
   package var attempt: Int { Int(penstock_hop_attempt(hop)) }
+  /// How many attempts by a retry policy came before this one, as the server is told.
+  package var previousAttempts: Int {
+    var count: UInt32 = 0
+    return penstock_request_previous_attempts(request, &count) == PENSTOCK_OK ? Int(count) : 0
+  }
+  /// Whether the attempt repeats, by the library's own decision, one that the server has certainly not processed.
+  package var isTransparentRetry: Bool {
+    var isRetry: Int32 = 0
+    return penstock_request_is_transparent_retry(request, &isRetry) == PENSTOCK_OK && isRetry != 0
+  }
   /// The metadata of the request.
   package var metadata: Metadata { Metadata(penstock_request_metadata(request)) }
 

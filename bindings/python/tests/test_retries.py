@@ -193,9 +193,11 @@ class Counting(Interceptor):
         self.per_attempt = per_attempt
         self.changed = changed
         self.events: List[str] = []
+        self.attempts: List[Tuple[int, bool]] = []
 
     def on_start(self, hop: Hop) -> None:
         self.events.append("start")
+        self.attempts.append((hop.previous_attempts, hop.is_transparent_retry))
 
     def on_status(self, hop: Hop) -> None:
         self.events.append(hop.status.code.name)
@@ -212,6 +214,7 @@ def test_interceptors_of_attempts_run_for_each_attempt(failing: Tuple[Failing, s
         assert outcome(channel, kind, [b"abc"]) == ("OK", "abc")
     assert whole.events == ["start", "OK"]
     assert each.events == ["start", "UNAVAILABLE", "start", "UNAVAILABLE", "start", "OK"]
+    assert each.attempts == [(0, False), (1, False), (2, False)]
 
 
 def test_an_interceptor_of_attempts_that_changes_the_code_ends_the_call(failing: Tuple[Failing, str]) -> None:

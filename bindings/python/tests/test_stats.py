@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -128,7 +128,11 @@ def test_transparent_retries_are_counted() -> None:
     """The server refuses a stream (REFUSED_STREAM), so the request is sent again. The statistics count two attempts,
     and the messages of both."""
     script = REPOSITORY / "Tests/faults/rst-refused-once.script"
+    attempts: List[Tuple[int, bool]] = []
+    each = Only(on_start=lambda hop: attempts.append((hop.previous_attempts, hop.is_transparent_retry)))
     with running_peer("--script", str(script)) as target, Channel(target, tls=False) as channel:
+        channel.add_interceptor(each, per_attempt=True)
         response, outcome = channel.unary_unary("/a.B/C").with_call(b"ping", timeout=20)
     assert (response, outcome.stats["attempts"]) == (b"pong", 2)
     assert outcome.stats["sent"]["messages"] == 2
+    assert attempts == [(0, False), (0, True)]

@@ -137,6 +137,8 @@ import Tracing
       #expect(Set(attempts.map(\.spanID)).count == 3)
       let before = attempts.map { $0.attributes["previous-rpc-attempts"]?.toSpanAttribute() }
       #expect(before == [.int64(0), .int64(1), .int64(2)])
+      let transparent = attempts.map { $0.attributes["transparent-retry"]?.toSpanAttribute() }
+      #expect(transparent == [.bool(false), .bool(false), .bool(false)])
     }
   }
 

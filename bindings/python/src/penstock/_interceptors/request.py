@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import byref, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any, Callable, List, Optional, Union
 
 from .. import _raw
@@ -45,7 +45,7 @@ class RequestFields(Uncopied):
             raise StateError(c.E_STATE, "the request can't be read here")
         return text_of(text)
 
-    def _number(self, function: Callable[[int, Any], int], out: Union[c_int32, c_int64, c_size_t]) -> int:
+    def _number(self, function: Callable[[int, Any], int], out: Union[c_int32, c_int64, c_size_t, c_uint32]) -> int:
         """The number that a getter stores in ``out``."""
         check_hop(self._handle, function(self._request(), byref(out)), "the request can't be read here")
         return out.value
@@ -130,6 +130,17 @@ class RequestFields(Uncopied):
     def idempotency(self, idempotency: Idempotency) -> None:
         wanted = Idempotency(idempotency)
         self._set(_raw.penstock_request_set_idempotency, wanted, "the idempotency can't be set")
+
+    @property
+    def previous_attempts(self) -> int:
+        """How many attempts by a retry or hedging policy came before this one, as the server is told."""
+        return self._number(_raw.penstock_request_previous_attempts, c_uint32())
+
+    @property
+    def is_transparent_retry(self) -> bool:
+        """Whether this attempt repeats, by the library's own decision, one that the server has certainly not
+        processed (gRFC A6)."""
+        return bool(self._number(_raw.penstock_request_is_transparent_retry, c_int32()))
 
     @property
     def http_method(self) -> str:

@@ -47,6 +47,10 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "penstock_request_idempotency": (c_int32, c_void_p, POINTER(c_int32)),
     # penstock_result penstock_request_set_idempotency(penstock_request *request, int32_t idempotency);
     "penstock_request_set_idempotency": (c_int32, c_void_p, c_int32),
+    # penstock_result penstock_request_previous_attempts(const penstock_request *request, uint32_t *count);
+    "penstock_request_previous_attempts": (c_int32, c_void_p, POINTER(c_uint32)),
+    # penstock_result penstock_request_is_transparent_retry(const penstock_request *request, int32_t *is);
+    "penstock_request_is_transparent_retry": (c_int32, c_void_p, POINTER(c_int32)),
     # const char *penstock_request_http_method(const penstock_request *request);
     "penstock_request_http_method": (c_char_p, c_void_p),
     # penstock_result penstock_request_allows_get(const penstock_request *request, int32_t *allows);
