@@ -119,6 +119,9 @@ KINDS = {
     "readHedgeThrottle": lambda _: ref("hedging_throttle"),
     "readCodes": lambda _: array({"anyOf": [{"enum": CODES}, integer((1, 16))]}),
     "readMessage": lambda _: {"type": "string"},
+    "path": lambda _: {"type": "string", "minLength": 1},
+    "urlPath": lambda _: text('/[!"$-~]*'),
+    "readJWT": lambda _: ref("oauth2_jwt"),
 }
 
 # The names of the objects, by the titles of the tables.
@@ -128,7 +131,7 @@ OBJECTS = {
     "penstock_call_options_new": "call", "penstock_metrics_new": "metrics",
     '"delay" of penstock_ready_fault_injection': "fault_injection_delay",
     '"abort" of penstock_ready_fault_injection': "fault_injection_abort",
-    '"throttle" of penstock_ready_hedging': "hedging_throttle",
+    '"throttle" of penstock_ready_hedging': "hedging_throttle", '"jwt" of penstock_ready_oauth2': "oauth2_jwt",
 }
 
 
@@ -141,6 +144,17 @@ def has(*keys):
     return {"anyOf": [{"required": [key]} for key in keys]}
 
 
+def filled(*keys):
+    """The condition that these members are there, and not empty."""
+    return {"required": list(keys), "properties": {key: {"minLength": 1} for key in keys}}
+
+
+def one_of(*keys):
+    return {"oneOf": [{"required": [key]} for key in keys]}
+
+
+SIGNING_KEY = one_of("key_file", "service_account_file")
+NO_ISSUER = {"not": {"anyOf": [filled("issuer"), {"required": ["service_account_file"]}]}}
 CHAIN, KEY = has("certificate_chain_pem", "certificate_chain_file"), has("private_key_pem", "private_key_file")
 TLS13 = {"properties": {"ciphers": {"contains": {"pattern": "^TLS_"}}}}
 # The rules about several members of an object.
@@ -155,6 +169,15 @@ RULES = {
               for one in ("roots", "certificate_chain", "private_key", "crls"))],
     "rate_limit": [{"required": ["rate"]}],
     "token_file": [{"required": ["file"]}],
+    "jwt": [SIGNING_KEY, {"if": {"required": ["key_file"]}, "then": filled("issuer")},
+            {"anyOf": [filled("audience"), filled("scope")]}],
+    "oauth2": [{"required": ["grant", "token_path"]}, {"if": filled("client_secret"), "then": filled("client_id")},
+               {"if": said("grant", "client_credentials"), "then": filled("client_id")},
+               {"if": said("grant", "refresh_token"), "then": filled("refresh_token")},
+               {"if": said("grant", "jwt_bearer"), "then": {"required": ["jwt"]},
+                "else": {"not": {"allOf": [{"required": ["jwt"]}, filled("client_secret")]}}},
+               {"if": {"required": ["jwt"], "properties": {"jwt": NO_ISSUER}}, "then": filled("client_id")}],
+    "oauth2_jwt": [SIGNING_KEY, {"if": {"required": ["key_file"]}, "then": filled("audience")}],
 }
 # The cipher suites of OpenSSL 3.0 that have forward secrecy and AEAD.
 CIPHERS = [f"TLS_{name}" for name in ("AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256", "AES_128_GCM_SHA256")]

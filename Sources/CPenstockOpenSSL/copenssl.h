@@ -8,7 +8,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #include <openssl/bio.h>
+#include <openssl/bn.h>
 #include <openssl/crypto.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -92,6 +94,36 @@ static inline int penstock_certificate_uri(const X509 *certificate, int index, B
 /* Writes the name of a subject or an issuer, as in RFC 2253, in printable ASCII. */
 static inline void penstock_name_write(const X509_NAME *name, BIO *bio) {
   if (name) X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253);
+}
+
+/* The algorithm with which the key signs tokens, as RFC 7518 (3.3, 3.4) allows it. */
+enum { PENSTOCK_SIGNS_NONE, PENSTOCK_SIGNS_RS256, PENSTOCK_SIGNS_ES256 };
+static inline int penstock_key_algorithm(const EVP_PKEY *key) {
+  char curve[32];
+  if (EVP_PKEY_is_a(key, "RSA")) return EVP_PKEY_get_bits(key) >= 2048 ? PENSTOCK_SIGNS_RS256 : PENSTOCK_SIGNS_NONE;
+  int is_p256 = EVP_PKEY_is_a(key, "EC") && EVP_PKEY_get_group_name(key, curve, sizeof curve, NULL) == 1 &&
+                strcmp(curve, SN_X9_62_prime256v1) == 0;
+  return is_p256 ? PENSTOCK_SIGNS_ES256 : PENSTOCK_SIGNS_NONE;
+}
+
+/* Signs the text with SHA-256. Writes the signature to `out`, which has room for `most` bytes, and returns its size; 0: it
+ * could not be made. That of an EC key is R and S of 32 bytes each, not in DER. */
+static inline size_t penstock_key_sign(OSSL_LIB_CTX *library, EVP_PKEY *key, const void *text, size_t length,
+                                       unsigned char *out, size_t most) {
+  enum { HALF = 32 };
+  size_t size = most;
+  EVP_MD_CTX *context = EVP_MD_CTX_new();
+  int done = context && EVP_DigestSignInit_ex(context, NULL, "SHA256", library, NULL, key, NULL) == 1 &&
+             EVP_DigestSign(context, out, &size, (const unsigned char *)text, length) == 1;
+  EVP_MD_CTX_free(context);
+  if (!done) return 0;
+  if (penstock_key_algorithm(key) != PENSTOCK_SIGNS_ES256) return size;
+  const unsigned char *der = out;
+  ECDSA_SIG *pair = d2i_ECDSA_SIG(NULL, &der, (long)size);
+  done = pair && BN_bn2binpad(ECDSA_SIG_get0_r(pair), out, HALF) == HALF &&
+         BN_bn2binpad(ECDSA_SIG_get0_s(pair), out + HALF, HALF) == HALF;
+  ECDSA_SIG_free(pair);
+  return done ? 2 * HALF : 0;
 }
 
 static inline X509 *penstock_chain_at(const struct stack_st_X509 *chain, int index) {

@@ -41,8 +41,9 @@ private func write(_ ready: ReadyInterceptor, _ table: Table?, _ argument: Stati
 }
 
 /// Reads the options from JSON, makes the interceptor and fills in the table for it.
-private func make<Options>(
-  _ json: UnsafePointer<CChar>?, _ table: Table?, _ error: UnsafeMutablePointer<OpaquePointer?>?,
+func make<Options>(
+  _ json: UnsafePointer<CChar>?, _ table: UnsafeMutablePointer<penstock_interceptor>?,
+  _ error: UnsafeMutablePointer<OpaquePointer?>?,
   _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?,
   _ ready: (Options) -> ReadyInterceptor
 ) -> penstock_result {

@@ -61,6 +61,8 @@ public final class RequestLabels {
   /// The complete user agent.
   public let userAgent: ByteBuffer?
   public let wish: EndpointWish?
+  /// Whether the request is no RPC, but a form that is posted.
+  public let isForm: Bool
 
   /// The beginning of each `contentType`; the name of the messages' encoding follows.
   public static var contentTypeStart: StaticString { "application/grpc+" }
@@ -79,9 +81,11 @@ public final class RequestLabels {
   }
 
   public init(
-    authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?, wish: EndpointWish? = nil
+    authority: ByteBuffer?, contentType: ByteBuffer?, userAgent: ByteBuffer?, wish: EndpointWish? = nil,
+    isForm: Bool = false
   ) {
     self.wish = wish
+    self.isForm = isForm
     self.authority = authority
     self.contentType = contentType
     self.userAgent = userAgent

@@ -1,4 +1,3 @@
-import CPenstockSystem
 import PenstockCall
 import PenstockChannel
 import PenstockLoop
@@ -16,9 +15,6 @@ public final class TokenFile: Sendable {
 
     public init() {}
   }
-
-  /// The largest file that is read, in bytes.
-  private static let limit = 65536
 
   nonisolated(unsafe) private let path: ByteBuffer
   private let reread: UInt64
@@ -41,33 +37,28 @@ public final class TokenFile: Sendable {
   }
 
   private func answer(_ request: UInt64) {
-    let read = ByteBuffer()
-    guard let space = read.spare(atLeast: TokenFile.limit + 1) else {
-      return failForMemory(request)
-    }
-    let name = path.view.baseAddress?.assumingMemoryBound(to: CChar.self)
-    let count = cs_read_file(name, space.baseAddress, TokenFile.limit + 1)
-    read.commit(Int(max(count, 0)))
-    if (0...Int64(TokenFile.limit)).contains(count) {
-      let outcome = withExtendedLifetime(read) { take(TokenFile.trimmed(read.view), for: request) }
-      if outcome == .noMemory { return failForMemory(request) }
+    switch LocalFile.read(path) {
+    case .bytes(let read):
+      let outcome = withExtendedLifetime(read) {
+        TokenRequests.complete(request, TokenFile.trimmed(read.view), lifetime: 2 * reread)
+      }
+      if outcome == .noMemory { return TokenRequests.failForMemory(request) }
       if outcome != .invalidArgument { return }
+    case .tooLarge: break
+    case .failed(let code):
+      return fail(request, words.say(" can't be read: ").say(errno: code))
+    case .noMemory: return TokenRequests.failForMemory(request)
     }
-    let words = ByteBuffer().say("the token file ").say(cString: name)
-    if count < 0 {
-      words.say(" can't be read: ").say(errno: Int32(-count))
-    } else {
-      words.say(" has no token: expected visible ASCII of at most 65536 bytes")
-    }
+    fail(request, words.say(" has no token: expected visible ASCII of at most 65536 bytes"))
+  }
+
+  /// The beginning of each error.
+  private var words: ByteBuffer {
+    ByteBuffer().say("the token file ").say(ByteView(rebasing: path.view.dropLast()))
+  }
+
+  private func fail(_ request: UInt64, _ words: ByteBuffer) {
     _ = TokenRequests.fail(request, Status(.unavailable, words: words))
-  }
-
-  private func take(_ token: ByteView, for request: UInt64) -> Outcome {
-    TokenRequests.complete(request, token, lifetime: 2 * reread)
-  }
-
-  private func failForMemory(_ request: UInt64) {
-    _ = TokenRequests.fail(request, Status(.resourceExhausted, "no memory for the token"))
   }
 
   /// The text without the blanks and line ends around it.

@@ -71,4 +71,14 @@ public final class TokenRequests: @unchecked Sendable {
     guard request != 0 else { return .invalidArgument }
     return store(of: request)?.fail(request & UInt64(UInt32.max), status) ?? .gone
   }
+
+  /// Seconds since 1970, by the clock of the call that needs the token; nil: the request is open no more.
+  static func seconds(of request: UInt64) -> UInt64? {
+    store(of: request)?.wallClock.map { $0 / 1_000_000_000 }
+  }
+
+  /// Answers the request for a lack of memory.
+  static func failForMemory(_ request: UInt64) {
+    _ = fail(request, Status(.resourceExhausted, "no memory for the token"))
+  }
 }

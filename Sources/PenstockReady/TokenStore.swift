@@ -91,6 +91,9 @@ public final class TokenStore: @unchecked Sendable {
     withExtendedLifetime(shown) {}
   }
 
+  /// Nanoseconds since 1970, by the clock of the call for which the open request was made; nil: no request is open.
+  var wallClock: UInt64? { lock.withLock { asked }?.wallClock() }
+
   func leave(_ use: TokenUse) { lock.withLock { waiting.drop(use) } }
 
   // MARK: - The answer, on any thread

@@ -169,6 +169,23 @@ public struct JSONScanner {
     return withUnsafeBytes(of: bytes.littleEndian) { out.append(ByteView(rebasing: $0[..<count])) }
   }
 
+  /// Reads a number that is not negative, up to its point or exponent; a larger one than `most` counts as `most`. nil: the
+  /// next value is something else, and is skipped.
+  public mutating func wholeNumber(most: UInt64) -> UInt64? {
+    let isNumber = decimalDigit(peek()) != nil
+    let start = at
+    skip()
+    guard isNumber, !isBroken else { return nil }
+    var number: UInt64 = 0
+    for byte in slice(text, from: start, to: at) {
+      guard let digit = decimalDigit(byte) else { break }
+      let (product, isLarge) = number.multipliedReportingOverflow(by: 10)
+      let (sum, isLarger) = product.addingReportingOverflow(UInt64(digit))
+      number = isLarge || isLarger ? most : min(sum, most)
+    }
+    return number
+  }
+
   /// Skips any value.
   public mutating func skip() {
     isAtValue = false

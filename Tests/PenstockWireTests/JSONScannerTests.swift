@@ -80,6 +80,21 @@ import Testing
     }
   }
 
+  @Test func wholeNumbers() {
+    for (text, number) in [
+      ("0", 0), ("3600", 3600), ("3600.5", 3600), ("1e3", 1), ("1000000", 5000),
+      ("99999999999999999999999", 5000),
+      ("-1", nil), ("\"1\"", nil), ("null", nil), ("[1]", nil),
+    ] as [(String, UInt64?)] {
+      Array(text.utf8).withUnsafeBytes { view in
+        var scanner = JSONScanner(view)
+        let found = scanner.wholeNumber(most: 5000)
+        let isAtEnd = scanner.isAtEnd
+        #expect(found == number && isAtEnd, "\(text)")
+      }
+    }
+  }
+
   @Test func depth() {
     func nested(_ depth: Int) -> String {
       String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

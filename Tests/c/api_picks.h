@@ -137,6 +137,9 @@ static const char *const ready_options[][2] = {
     {"", "{}"},
     {"bearer", "{\"allow_cleartext\": true, \"refresh_timeout_ms\": 20}"},
     {"bearer", "{\"allow_cleartext\": true, \"header\": \"x-token\", \"scheme\": \"\", \"refresh_early_ms\": 0}"},
+    {"jwt", "{\"key_file\": \"/no-key\", \"issuer\": \"me\", \"scope\": \"all\", \"allow_cleartext\": true}"},
+    {"oauth2", "{\"grant\": \"refresh_token\", \"refresh_token\": \"a\", \"token_path\": \"/token\", "
+               "\"refresh_timeout_ms\": 20, \"allow_cleartext\": true}"},
     {"logging", "{\"events\": [\"send\", \"receive\", \"status\", \"start\"], \"redact_binary\": true}"},
     {"metrics", "{\"buckets_ms\": [1, 2], \"max_methods\": 1}"},
     {"trace", "{\"sampled\": 50, \"parent_id\": \"keep\"}"},

@@ -329,6 +329,7 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
     wrong += penstock_token_complete(request, "token", -1) != PENSTOCK_E_GONE;
     wrong += penstock_token_fail(request, PENSTOCK_STATUS_ABORTED, NULL) != PENSTOCK_E_GONE;
     penstock_metrics_release(metrics);
+    wrong += penstock_ready_oauth2(NULL, channel, &table, NULL) != PENSTOCK_E_FORKED;
     wrong += penstock_ready_trace_context(NULL, &table, NULL) != PENSTOCK_OK;
     _exit(wrong);
   }

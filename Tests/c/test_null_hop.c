@@ -178,6 +178,14 @@ TEST(null_ready) {
   CHECK_INT(atomic_load(&finalized), 4);
   REFUSED(penstock_ready_token_file("{\"file\": \"/token\"}", NULL, NULL));
   CHECK_RESULT(penstock_ready_token_file(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "file" is missing */
+  REFUSED(penstock_ready_jwt("{\"key_file\": \"/key\", \"issuer\": \"i\", \"scope\": \"s\"}", NULL, NULL));
+  CHECK_RESULT(penstock_ready_jwt(NULL, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "key_file" is missing */
+  static const char oauth[] = "{\"grant\": \"client_credentials\", \"token_path\": \"/token\", \"client_id\": \"me\"}";
+  REFUSED(penstock_ready_oauth2(oauth, NULL, &table, NULL));
+  penstock_channel *server = open_tls_channel(false);
+  REFUSED(penstock_ready_oauth2(oauth, server, NULL, NULL));
+  CHECK_RESULT(penstock_ready_oauth2(NULL, server, &table, NULL), PENSTOCK_E_INVALID_JSON); /* "grant" is missing */
+  penstock_channel_release(server);
   REFUSED(penstock_ready_trace_context(NULL, NULL, NULL));
   REFUSED(penstock_ready_response_cache(NULL, NULL, NULL));
   REFUSED(penstock_ready_rate_limit("{\"rate\": 1}", NULL, NULL));

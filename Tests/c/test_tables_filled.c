@@ -1,5 +1,6 @@
 /* Tables that callers get filled, in the sizes that they have in earlier and later versions of the headers: nothing behind
  * struct_size is written. */
+#include "credentials.h"
 #include "tables.h"
 
 static const size_t async_sizes[] = {offsetof(penstock_async_interceptor, on_demand),
@@ -54,6 +55,13 @@ static penstock_result fill_token_file(penstock_interceptor *table, atomic_int *
   count_up(finalized);
   /* Any file of one line is a token. */
   return penstock_ready_token_file("{\"file\": \"/proc/sys/kernel/ostype\", \"allow_cleartext\": true}", table, error);
+}
+static penstock_result fill_jwt(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  char json[128];
+  count_up(finalized);
+  snprintf(json, sizeof(json),
+           "{\"key_file\": \"%s\", \"issuer\": \"me\", \"scope\": \"all\", \"allow_cleartext\": true}", key_file());
+  return penstock_ready_jwt(json, table, error);
 }
 static penstock_result fill_logging(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
   return penstock_ready_logging(NULL, no_line, finalized, count_up, table, error);
@@ -132,6 +140,7 @@ static const struct {
     {"bearer token", fill_token, offsetof(penstock_interceptor, outbound_executor)},
     {"bearer token that records nothing", fill_token_once, offsetof(penstock_interceptor, outbound_executor)},
     {"token file", fill_token_file, offsetof(penstock_interceptor, outbound_executor)},
+    {"signed token", fill_jwt, offsetof(penstock_interceptor, outbound_executor)},
     {"logging", fill_logging, offsetof(penstock_interceptor, outbound_executor)},
     {"metrics", fill_metrics, offsetof(penstock_interceptor, outbound_executor)},
     {"trace context", fill_trace, offsetof(penstock_interceptor, outbound_executor)},

@@ -72,10 +72,14 @@ def parsers():
         "metrics": handle("penstock_metrics_new", "penstock_metrics_release"),
     }
     signatures = {"bearer_token": 3, "logging": 3}
+    server = ctypes.c_void_p()
+    _raw.penstock_channel_new(b"localhost:1", None, ctypes.byref(server), None)
+    kept.append(server)
     for name in OBJECTS:
         if name not in functions and hasattr(_raw, f"penstock_ready_{name}"):
-            # Hedging takes a channel, which may be NULL.
-            between = (None,) if name == "hedging" else callbacks(name, signatures.get(name, 0))
+            # Hedging takes a channel, which may be NULL, and OAuth one that may not.
+            channels = {"hedging": (None,), "oauth2": (server,)}
+            between = channels.get(name) or callbacks(name, signatures.get(name, 0))
             functions[name] = ready(f"penstock_ready_{name}", *between)
     return functions
 
@@ -112,6 +116,8 @@ def parsed(function, options):
 # ---- The objects ----
 
 RETRY = {"maxAttempts": 3, "initialBackoff": "1s", "maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": [14]}
+JWT = {"key_file": "/key", "issuer": "me", "audience": "you"}
+OAUTH2 = {"grant": "client_credentials", "token_path": "/token", "client_id": "me"}
 CHILD = {"childPolicy": [{"round_robin": {}}]}
 
 
@@ -138,13 +144,16 @@ def within(name, value):
             return "fault_injection", {part: value}, f"$.{part}"
     if name == "hedging_throttle":
         return "hedging", {"throttle": value}, "$.throttle"
+    if name == "oauth2_jwt":
+        return "oauth2", {**OAUTH2, "grant": "jwt_bearer", "jwt": value}, "$.jwt"
     return name, value, "$"
 
 
 def bases(files):
     """Members that an object needs, or that make it quick to parse."""
     return {"tls": {"roots_file": files["chain"]}, "channel": {"tls": False}, "rate_limit": {"rate": 1},
-            "token_file": {"file": "/token"}, "retry_policy": RETRY, "outlier_detection": CHILD}
+            "token_file": {"file": "/token"}, "jwt": JWT, "oauth2": OAUTH2, "oauth2_jwt": JWT, "retry_policy": RETRY,
+            "outlier_detection": CHILD}
 
 
 # ---- The values ----
@@ -154,7 +163,8 @@ WORDS = [
     "a/b", "127.0.0.1", "127.0.0.01", "127.1", "eth0",
     "10.0.0.0/8", "10.0.0.0/33", "10.0.0.1:0", "10.0.0.1:65536", "::1", "fe80::1/64", "*", "[::1]",
     "http://proxy:3128", "http://user:word@proxy", "socks5://proxy/", "socks5h://127.0.0.1:1", "ftp://proxy", "http://",
-    "http://proxy/path", "http://proxy:0", "environment", "_grpc._tcp", "authorization", "Authorization", "x-bin", "grpc-timeout",
+    "http://proxy/path", "http://proxy:0", "/token?a=b", "/token#a",
+    "environment", "_grpc._tcp", "authorization", "Authorization", "x-bin", "grpc-timeout",
     "te", ":path", "content-type", "A" * 43 + "=", "A" * 44, "*" * 44, "spiffe://a", "spiffe://a/b", "spiffe://A", "spiffe://a/",
     "spiffe://a//b", "spiffe://", "TLS_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ecdhe", "1s", "0s", "1.5s",
     "1.0000000001s", "1", "s", "-1s", "0", "5", "101", "1001", "UNAVAILABLE", "OK", "unavailable", "ROUND_ROBIN", "unspecified",
@@ -174,6 +184,7 @@ OTHERS = [
     {"ipv4": "127.0.0.2", "ipv6": "::1"}, {"ipv4": "::1"}, {"ipv6": "127.0.0.2"}, {"ipv4": 1}, [[1, 2, 3]], [[1, 2]],
     [[1, 2, 3, 4]], [[-(2**31), 0, 2**31 - 1]], [[0, 0, 2**31]], [["1", 2, 3]], {"tcp_nodelay": False}, {"tcp_nodelay": 1},
     {"traffic_class": 256},
+    JWT, {"service_account_file": "/account"}, {"key_file": "/key", "audience": ""},
     {"roots_pem": 1}, {"verify": "no"}, {"retryPolicy": RETRY}, {"methodConfig": [{"timeout": "1"}]},
 ]
 
@@ -211,7 +222,7 @@ class Comparison:
     def __init__(self, files, texts):
         self.bases = bases(files)
         sources = {"roots": "chain", "certificate_chain": "chain", "private_key": "key", "crls": "crl"}
-        self.content = {"key_log_file": files["key"] + ".log"}
+        self.content = {"key_log_file": files["key"] + ".log", "key_file": "/key", "service_account_file": "/account"}
         for option, name in sources.items():
             self.content |= {f"{option}_file": files[name], f"{option}_pem": texts[name]}
         self.compared, self.found = 0, 0
@@ -235,7 +246,7 @@ class Comparison:
 
     def members(self, name, values):
         for member in OBJECTS[name]["properties"]:
-            base = {one: value for one, value in self.bases.get(name, {}).items() if (member, one) not in PAIRS}
+            base = {one: value for one, value in self.bases.get(name, {}).items() if (member, one) not in EXCLUSIVE}
             if member.endswith(("_pem", "_file")):
                 values_here = [one for one in values if not isinstance(one, str)] + self.known(member)
             else:
@@ -271,6 +282,7 @@ class Comparison:
 
 
 PAIRS = [(f"{one}_pem", f"{one}_file") for one in ("roots", "certificate_chain", "private_key", "crls")]
+EXCLUSIVE = [*PAIRS, ("service_account_file", "key_file")]
 
 
 def rules(comparison, files):
@@ -281,6 +293,13 @@ def rules(comparison, files):
         ("channel", {"http": "1.1", "tls": False}), ("channel", {"http": "1.1", "protocol": "grpc"}),
         ("channel", {"http": "1.1", "protocol": "connect", "tls": False}), ("runtime", {"mode": "host", "loops": 2}),
         ("runtime", {"mode": "host", "loops": 1}), ("rate_limit", {}), ("rate_limit", {"burst": 1}), ("token_file", {}),
+        *(("jwt", {one: text for one, text in JWT.items() if one != left}) for left in JWT), ("jwt", {}),
+        ("jwt", {**JWT, "service_account_file": "/account"}), ("jwt", {"service_account_file": "/account"}),
+        ("jwt", {"service_account_file": "/account", "scope": "x"}),
+        *(("oauth2", {one: text for one, text in OAUTH2.items() if one != left}) for left in OAUTH2), ("oauth2", {}),
+        *(("oauth2", {**OAUTH2, "grant": grant, **more}) for grant in ("client_credentials", "refresh_token", "jwt_bearer")
+          for more in ({}, {"refresh_token": "x"}, {"jwt": JWT}, {"jwt": JWT, "client_secret": "x"}, {"client_id": ""},
+                       {"client_id": "", "jwt": JWT}, {"client_id": "", "jwt": {"key_file": "/key", "audience": "you"}})),
         ("tls", {**chain, "verify": False}), ("tls", {**key, "verify": False}), ("tls", {**chain, **key, "verify": False}),
         ("tls", {"verify": False, "spiffe_ids": ["spiffe://a"]}), ("tls", {"verify": False, "spki_pins": ["A" * 43 + "="]}),
         ("tls", {"verify": False, "min_version": "1.3", "ciphers": [old]}),

@@ -1,6 +1,7 @@
 /* Scenarios with calls to the peer through ready-made interceptors. */
 #include "failing.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void give_token(penstock_token_request request, const char *refused, void *user_data) {
@@ -52,6 +53,35 @@ static void ready(void) {
     owned_has(text, refusing ? "{" : "\"started\":2");
   if (metrics && WENT(penstock_metrics_prometheus_text(metrics, &text))) owned_has(text, "grpc_client_started_total");
   penstock_metrics_release(metrics);
+  close_all(runtime, channel);
+}
+
+/* A token that is signed, and one for which a server is asked: the peer, which gives none. */
+static void credentials(void) {
+  penstock_runtime *runtime = new_runtime();
+  penstock_channel *channel = new_channel(runtime, peer, "{\"tls\": false}");
+  penstock_channel *server = runtime ? new_channel(runtime, peer, "{\"tls\": false, \"protocol\": \"connect\"}") : NULL;
+  penstock_error *error = NULL;
+  char json[512];
+  snprintf(json, sizeof(json),
+           "{\"key_file\": \"%s/client.key\", \"issuer\": \"me\", \"scope\": \"all\", \"allow_cleartext\": true}",
+           certificates);
+  for (int i = 0; channel && server && i < 2; i++) {
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+    penstock_interceptor_id id = 0;
+    penstock_reply *reply = NULL;
+    if (!(i == 0
+              ? TRY(penstock_ready_jwt(json, &table, &error))
+              : TRY(penstock_ready_oauth2("{\"grant\": \"client_credentials\", \"token_path\": \"/token\", "
+                                          "\"client_id\": \"me\", \"client_secret\": \"s\", \"allow_cleartext\": true}",
+                                          server, &table, &error))) ||
+        !TRY(penstock_channel_add_interceptor(channel, &table, 0, &id, &error)))
+      continue;
+    if (TRY(penstock_channel_unary(channel, UNARY, "ping", 4, NULL, &reply, &error)))
+      ended(reply, i ? PENSTOCK_STATUS_UNAVAILABLE : 0, i ? NULL : "ping", 4);
+    penstock_registration_remove(id, NULL);
+  }
+  penstock_channel_release(server);
   close_all(runtime, channel);
 }
 
@@ -109,8 +139,5 @@ static void compressor(void) {
 }
 
 const scenario ready_calls[] = {
-    {"ready", ready},
-    {"hedged", hedged},
-    {"compressor", compressor},
-    {NULL, NULL},
+    {"ready", ready}, {"credentials", credentials}, {"hedged", hedged}, {"compressor", compressor}, {NULL, NULL},
 };

@@ -23,6 +23,7 @@
 #include "channel.h"
 #include "registration.h"
 #include "ready.h"
+#include "credentials.h"
 #include "codec.h"
 #include "fork.h"
 #include "resolver.h"

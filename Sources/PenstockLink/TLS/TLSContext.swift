@@ -74,22 +74,7 @@ public final class TLSContext {
   public static func make(role: Role, options: TLSOptions, replacing former: TLSContext? = nil) -> Made<
     TLSContext
   > {
-    // This function counts as a held lock, so that a fork waits until it returns. Otherwise a forked child
-    // might find OpenSSL's own locks held.
-    cm_enter()
-    defer { cm_left() }
-    // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits.
-    // This call prevents that. It must be the first use of OpenSSL, because any other function would start
-    // OpenSSL with the handler.
-    _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
-    // The queue of errors is the thread's, and so the host program's, too.
-    ERR_clear_error()
-    defer { ERR_clear_error() }
-    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, so
-    // errno is cleared here and checked below.
-    cs_forget_errno()
-    let made = makeOrSay(role: role, options: options, former)
-    return cs_errno() == ENOMEM ? .failed(.noMemory) : made
+    using { makeOrSay(role: role, options: options, former) } ?? .failed(.noMemory)
   }
 
   private static func makeOrSay(role: Role, options: TLSOptions, _ former: TLSContext?) -> Made<TLSContext> {
@@ -350,21 +335,46 @@ public final class TLSContext {
   }
 
   private func useKey(_ pem: ByteBuffer, field: StaticString) -> SetupFailure? {
-    guard let count = Int32(exactly: pem.count), let bio = BIO_new_mem_buf(pem.view.baseAddress, count) else {
-      return SetupFailure(field, "no private key in PEM form")
-    }
-    defer { BIO_free(bio) }
-    // The callback refuses a password. Without a callback OpenSSL would ask for the password on the terminal.
-    guard let key = PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, TLSContext.library(), nil)
-    else {
-      return SetupFailure(
-        field, TLSContext.reason("no private key in PEM form that could be read without a password"))
+    guard let key = TLSContext.privateKey(pem.view) else {
+      return SetupFailure(field, TLSContext.reason(TLSContext.noKey))
     }
     defer { EVP_PKEY_free(key) }
     guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
       return SetupFailure(field, TLSContext.reason("the private key does not belong to the certificate"))
     }
     return nil
+  }
+
+  static var noKey: StaticString { "no private key in PEM form that could be read without a password" }
+
+  /// Reads a private key, which the caller frees; nil: OpenSSL has the reason, or there is no such key.
+  static func privateKey(_ pem: ByteView) -> OpaquePointer? {
+    guard let count = Int32(exactly: pem.count), let bio = BIO_new_mem_buf(pem.baseAddress, count) else {
+      return nil
+    }
+    defer { BIO_free(bio) }
+    // The callback refuses a password. Without a callback OpenSSL would ask for the password on the terminal.
+    return PEM_read_bio_PrivateKey_ex(bio, nil, { _, _, _, _ in 0 }, nil, library(), nil)
+  }
+
+  /// Calls `body`, which uses OpenSSL outside of a connection. nil: there was no memory.
+  static func using<R>(_ body: () -> R) -> R? {
+    // The call counts as a held lock, so that a fork waits until it returns. Otherwise a forked child might find
+    // OpenSSL's own locks held.
+    cm_enter()
+    defer { cm_left() }
+    // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits.
+    // This call prevents that. It must be the first use of OpenSSL, because any other function would start
+    // OpenSSL with the handler.
+    _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
+    // The queue of errors is the thread's, and so the host program's, too.
+    ERR_clear_error()
+    defer { ERR_clear_error() }
+    // OpenSSL reports a lack of memory like any other error, or not at all. But malloc then sets errno, so
+    // errno is cleared here and checked below.
+    cs_forget_errno()
+    let made = body()
+    return cs_errno() == ENOMEM ? nil : made
   }
 
   // MARK: PEM

@@ -6,14 +6,14 @@ import PenstockHTTP
 /// The client side of Connect's unary calls ("Unary (Request-Response) RPCs"). The body is the message. An
 /// error is JSON with an HTTP status other than 200. A method without side effects is called by GET, with the
 /// message in the URL, unless the URL would be too long.
-final class ConnectUnaryFraming: ConnectFraming {
+class ConnectUnaryFraming: ConnectFraming {
   private let request: Request
-  private let defaults: RequestDefaults
+  final let defaults: RequestDefaults
   private var hasMessage = false
   /// The query of a GET with the message; nil: the request is a POST.
   private var query: ByteBuffer?
   /// The length in bytes and the compression of the request's body.
-  private var length = 0
+  final private(set) var length = 0
   private var encoding = Compression.identity
   /// The status with all trailers that ends the call if the answer's body has no fault.
   private var answer: Status?
@@ -140,7 +140,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     httpStatus = httpStatus(of: fields)
     if httpStatus / 100 == 1 && !endsStream { return .informational }
     let type = value(of: "content-type", in: fields)
-    isError = httpStatus != 200 && ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
+    isError = httpStatus != 200 && hasError(type)
     if !isError, let status = notOurs(type, fields) { return endsStream ? .ended(status) : .foreign(status) }
     let answer = Status(isError ? code(ofHTTP: httpStatus) : .ok)
     answer.mayRetry = isError
@@ -154,9 +154,24 @@ final class ConnectUnaryFraming: ConnectFraming {
     // The call gets no headers from this answer. So all metadata of the head goes into the status.
     var trailers: Metadata? = answer.trailers
     _ = copyCustom(fields, to: &trailers, trailers: answer)
-    let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
-    _ = answer.setMessage(text.view)
+    sayUnread(answer)
     return endsStream ? .ended(answer) : .statusInBody
+  }
+
+  /// Sets the message of an error whose body has not been read.
+  func sayUnread(_ status: Status) {
+    let text = ByteBuffer().say("the answer has no error that can be read: HTTP status ").say(httpStatus)
+    _ = status.setMessage(text.view)
+  }
+
+  /// Whether the body of an answer with this content-type, and with an HTTP status other than 200, is an error.
+  func hasError(_ type: ByteView?) -> Bool {
+    ContentType.fit(type, typeStart, ("json" as StaticString).bytes) == .fits
+  }
+
+  /// Reads the body of an error into its status.
+  func read(_ error: ByteBuffer, into status: Status) {
+    _ = ConnectJSON.read(error: error.view, into: status)
   }
 
   /// The status for a fault of the body. If the HTTP status is an error, the status for it is used, because
@@ -239,7 +254,7 @@ final class ConnectUnaryFraming: ConnectFraming {
     guard isError, let answer else { return step }
     switch consume step {
     case .busy: return .busy
-    case .message(let content, _): _ = ConnectJSON.read(error: content.view, into: answer)
+    case .message(let content, _): read(content, into: answer)
     case .failed(let fault):
       if fault.code == .resourceExhausted { return .trailers(errorTooLarge()) }
     case .needsMore, .trailers: break

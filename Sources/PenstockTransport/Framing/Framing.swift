@@ -15,6 +15,7 @@ class Framings {
   }
 
   private func new(_ request: Request, _ defaults: RequestDefaults) -> CommonFraming {
+    if request.labels?.isForm == true { return FormFraming(request, defaults) }
     let settings = request.settings
     switch defaults.rpc {
     case .grpc:

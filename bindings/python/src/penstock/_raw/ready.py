@@ -1,4 +1,4 @@
-"""The functions of ready.h, which make the ready-made interceptors."""
+"""The functions of ready.h and credentials.h, which make the ready-made interceptors."""
 
 from __future__ import annotations
 
@@ -74,4 +74,11 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_ready_header_rules(const char *options_json, penstock_interceptor *table,
     # penstock_error **error);
     "penstock_ready_header_rules": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # ---- credentials.h ----
+    # penstock_result penstock_ready_jwt(const char *options_json, penstock_interceptor *table, penstock_error
+    # **error);
+    "penstock_ready_jwt": (c_int32, c_char_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_ready_oauth2(const char *options_json, penstock_channel *server, penstock_interceptor
+    # *table, penstock_error **error);
+    "penstock_ready_oauth2": (c_int32, c_char_p, c_void_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
 }

@@ -30,6 +30,7 @@ from .._handles.reports import report
 from .._handles.status import CodeLike, code_number
 from ._base import Ready, ms, text_value
 from ._bearer_token import BearerToken, TokenFile, TokenRequest
+from ._credentials import OAuth2, SignedToken
 from ._hedging import Hedging
 
 __all__ = [
@@ -39,8 +40,10 @@ __all__ = [
     "Hedging",
     "Logging",
     "Metrics",
+    "OAuth2",
     "RateLimit",
     "ResponseCache",
+    "SignedToken",
     "TokenFile",
     "TokenRequest",
     "TraceContext",
