@@ -71,6 +71,41 @@ import Testing
     #expect(throws: PenstockError.self) { try TokenFile("") }
   }
 
+  @Test func aTokenIsSignedHere() async throws {
+    var signing = TokenSigning(.pem("/no-such-key"), issuer: "me", scope: "all")
+    signing.lifetime = .seconds(60)
+    let tokens = try SignedToken(signing, options: BearerToken.Options(allowsCleartext: true))
+    try await withChannel { channel in
+      try channel.addInterceptor("tokens", tokens.interception, priority: 600)
+      let error = await #expect(throws: RPCError.self) { try await Self.seen(channel, "authorization") }
+      #expect(error?.code == .unavailable)
+      #expect(error?.message == "the key file /no-such-key can't be read: No such file or directory")
+    }
+    let account = TokenSigning(.serviceAccount("/no-such-account"))
+    #expect(throws: PenstockError.self) { try SignedToken(account) }
+  }
+
+  /// A server of RPCs gives no tokens, and its refusal is the error.
+  @Test func aTokenServerIsAsked() async throws {
+    try await withChannel { server in
+      var options = OAuth2.Options(clientID: "me", clientSecret: "secret", allowsCleartext: true)
+      options.sendsSecretInForm = true
+      let tokens = try OAuth2(server, path: "/token", grant: .clientCredentials, options: options)
+      try await withChannel { channel in
+        try channel.addInterceptor("tokens", tokens.interception, priority: 600)
+        let error = await #expect(throws: RPCError.self) { try await Self.seen(channel, "authorization") }
+        #expect(error?.message.hasPrefix("no token from the token server: ") == true)
+      }
+      #expect(throws: PenstockError.self) {
+        try OAuth2(server, path: "/token", grant: .jwtBearer, options: options)
+      }
+      options.allowsCleartext = nil
+      #expect(throws: PenstockError.self) {
+        try OAuth2(server, path: "/token", grant: .refreshToken("first"), options: options)
+      }
+    }
+  }
+
   @Test func aSourceThatFailsEndsTheCall() async throws {
     struct Broken: Error {}
     let own = try BearerToken(.init(allowsCleartext: true)) { _ in
