@@ -172,6 +172,21 @@ def test_one_request_serves_many_calls(plain: Channel, server: TokenServer) -> N
     assert server.headers[0]["authorization"] == "Basic bWU6cyUyNmNyZXQ="  # me:s%26cret
 
 
+def test_a_token_is_renewed_while_calls_use_it(plain: Channel, server: TokenServer) -> None:
+    server.answers = [token("token-1", expires_in=2), token("token-2")]
+    with to(server) as tokens:
+        plain.add_interceptor(client(tokens, refresh_early=60))
+        values: List[str] = []
+
+        def has_changed() -> bool:
+            values.extend(sent(plain))
+            return values[-1] == "Bearer token-2"
+
+        eventually(has_changed)
+    assert set(values[:-1]) == {"Bearer token-1"}
+    assert len(server.forms) == 2
+
+
 def test_over_tls_with_the_channel_s_trust(servers: Dict[str, str], certificates: Path) -> None:
     trust = {"roots_file": str(certificates / "ca.pem")}
     with running_token_server(certificates) as server, Channel(servers["tls"], tls=trust) as channel:
