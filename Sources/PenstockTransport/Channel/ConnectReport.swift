@@ -40,7 +40,7 @@ enum ConnectReport {
   }
 
   /// The time from `now` to `next` in milliseconds, rounded up to two significant digits.
-  private static func wait(_ next: UInt64, _ now: UInt64) -> UInt64 {
+  static func wait(_ next: UInt64, _ now: UInt64) -> UInt64 {
     guard next > now else { return 0 }
     let exact = (next - now) / 1_000_000
     var unit: UInt64 = 1

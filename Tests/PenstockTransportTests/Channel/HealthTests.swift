@@ -40,7 +40,7 @@ import Testing
     /// Whether the server leaves calls without an answer.
     var holds = false
     private(set) var socket: SimulatedSocket?
-    private var stream: Int32 = 0
+    var stream: Int32 = 0
 
     init(_ health: UInt8?, _ world: World) {
       self.world = world
@@ -222,6 +222,19 @@ import Testing
     #expect(rest.call(client, waits: true).message == [7])
     #expect(one.calls == 0 && two.calls == 1)
     #expect(world.connects == 2)
+  }
+
+  /// A message without a status means UNKNOWN (0), whatever the message before it has said.
+  @Test func anEmptyAnswerIsUnknown() throws {
+    let server = server(1, Self.serving)
+    let client = try client(1)
+    #expect(call(client, 1, server) == [1])
+    server.send(.message(server.stream, []))
+    pass(1, client)
+    #expect(client.channel.connectivity == .transientFailure)
+    server.say(Self.serving)
+    pass(1, client)
+    #expect(call(client, 1, server) == [1])
   }
 
   /// A server without a health service counts as serving. The client does not ask it again on the same
