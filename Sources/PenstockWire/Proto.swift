@@ -124,6 +124,47 @@ public struct ProtoWriter {
 
   public mutating func bool(_ field: UInt32, _ value: Bool) { varint(field, value ? 1 : 0) }
 
+  /// Writes a `fixed64` or a `sfixed64`.
+  public mutating func fixed64(_ field: UInt32, _ value: UInt64) {
+    tag(field, 1)
+    element(value)
+  }
+
+  public mutating func fixed32(_ field: UInt32, _ value: UInt32) {
+    tag(field, 5)
+    littleEndian(UInt64(value), 4)
+  }
+
+  public mutating func double(_ field: UInt32, _ value: Double) { fixed64(field, value.bitPattern) }
+
+  /// Writes one element of a packed field of `fixed64` or `double`, whose header the caller has written.
+  public mutating func element(_ value: UInt64) { littleEndian(value, 8) }
+
+  private mutating func littleEndian(_ value: UInt64, _ size: Int) {
+    guard isComplete else { return }
+    for n in 0..<size where isComplete {
+      isComplete = out.append(byte: UInt8(truncatingIfNeeded: value >> UInt64(n &* 8)))
+    }
+  }
+
+  /// Writes fields that are encoded already.
+  public mutating func encoded(_ fields: ByteView) {
+    if isComplete { isComplete = out.append(fields) }
+  }
+
+  /// Notes that a part of the message could not be made.
+  public mutating func fail() { isComplete = false }
+
+  /// Writes a nested message, whose fields `fill` writes.
+  public mutating func message(_ field: UInt32, _ fill: (inout ProtoWriter) -> Void) {
+    let inner = ByteBuffer()
+    var writer = ProtoWriter(into: inner)
+    fill(&writer)
+    if !writer.isComplete { fail() }
+    bytes(field, inner.view)
+    withExtendedLifetime(inner) {}
+  }
+
   /// Writes a field that is a string, bytes, or a message whose encoded bytes are `value`.
   public mutating func bytes(_ field: UInt32, _ value: ByteView) {
     messageHeader(field, length: value.count)

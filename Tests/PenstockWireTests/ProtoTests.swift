@@ -80,6 +80,33 @@ import Testing
       bytes(out.view) == hex("08 9601 12 07 74657374696e67 18 ffffffffffffffffff01 20 01 faffffff0f 00"))
   }
 
+  @Test func writesFixedSizesAndNestedMessages() {
+    let out = ByteBuffer()
+    var writer = ProtoWriter(into: out)
+    writer.fixed64(1, 0x0807_0605_0403_0201)
+    writer.fixed32(2, 0x0403_0201)
+    writer.double(3, 1)
+    writer.messageHeader(4, length: 16)
+    writer.element(1)
+    writer.element(2)
+    writer.message(5) { inner in
+      inner.varint(1, 150)
+      inner.message(2) { $0.string(1, "a") }
+    }
+    writer.message(6) { _ in }
+    with(hex("08 01")) { writer.encoded($0) }
+    #expect(writer.isComplete)
+    #expect(
+      bytes(out.view)
+        == hex(
+          """
+          09 0102030405060708 15 01020304 19 000000000000f03f 22 10 0100000000000000 0200000000000000
+          2a 08 08 9601 12 03 0a 01 61 32 00 08 01
+          """))
+    writer.fail()
+    #expect(!writer.isComplete)
+  }
+
   @Test func sizes() throws {
     for bit in 0..<64 {
       for value in [UInt64(1) << UInt64(bit), (UInt64(1) << UInt64(bit)) - 1] {
