@@ -114,6 +114,7 @@ KINDS = {
     "read": lambda _: FIELDS,
     "readEvents": lambda _: array({"enum": ["start", "send", "half_close", "headers", "receive", "status", "cancel"]}),
     "readBuckets": lambda _: array(integer((1, 86_400_000)), maxItems=64, uniqueItems=True),
+    "readResource": lambda _: {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 64},
     "readDelay": lambda _: ref("fault_injection_delay"),
     "readAbort": lambda _: ref("fault_injection_abort"),
     "readHedgeThrottle": lambda _: ref("hedging_throttle"),
@@ -128,7 +129,7 @@ KINDS = {
 OBJECTS = {
     "penstock_runtime_new": "runtime", "penstock_channel_new": "channel", '"tls" of a channel': "tls",
     '"socket_options" of a channel': "socket_options",
-    "penstock_call_options_new": "call", "penstock_metrics_new": "metrics",
+    "penstock_call_options_new": "call", "penstock_metrics_new": "metrics", "penstock_telemetry_new": "telemetry",
     '"delay" of penstock_ready_fault_injection': "fault_injection_delay",
     '"abort" of penstock_ready_fault_injection': "fault_injection_abort",
     '"throttle" of penstock_ready_hedging': "hedging_throttle", '"jwt" of penstock_ready_oauth2': "oauth2_jwt",

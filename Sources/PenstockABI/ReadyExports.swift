@@ -13,7 +13,9 @@ private typealias Table = UnsafeMutablePointer<penstock_interceptor>
 
 /// Fills in a penstock_interceptor, whatever it has been before; its user_data becomes a counted reference to
 /// `ready`.
-private func fill(_ table: Table?, _ argument: StaticString, _ ready: ReadyInterceptor) -> Failure? {
+func fill(
+  _ table: UnsafeMutablePointer<penstock_interceptor>?, _ argument: StaticString, _ ready: ReadyInterceptor
+) -> Failure? {
   var failure = write(ready, table, argument, hears: true)
   // The table of a program that knows an older version may have no room for on_connection.
   if failure?.outcome == .unsupported { failure = write(ready, table, argument, hears: false) }
@@ -28,6 +30,8 @@ private func write(_ ready: ReadyInterceptor, _ table: Table?, _ argument: Stati
     table = penstock_interceptor()
     table.name = cString(ready.name)
     table.kinds = ready.kinds
+    table.level = ready.level.rawValue
+    table.per_attempt = ready.isPerAttempt ? 1 : 0
     table.user_data = ready.toOpaque()
     table.finalizer = ReadyInterceptor.finalize
     table.takeCallbacks(ready.callbacks)
@@ -53,7 +57,7 @@ func make<Options>(
 }
 
 /// Parses options from JSON; NULL counts as an empty object.
-private func parse<Options>(
+func parse<Options>(
   _ json: UnsafePointer<CChar>?, _ defaults: Options, _ read: (JSONReader, inout Options) -> Failure?
 ) -> (Options, Failure?) {
   var options = defaults

@@ -143,6 +143,44 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
   return failure
 }
 
+// ---- penstock_telemetry_new: telemetry.h ----
+
+func read(_ reader: JSONReader, into options: inout Telemetry.Options) -> Failure? {
+  reader.members { key, option in
+    switch key {
+    /// The attributes of the resource, by their names: strings that tell where the data come from. Default:
+    /// {"service.name": "unknown_service"}.
+    case "resource": readResource(option) { options.resource = $0 }
+    /// Whether metrics are recorded.
+    case "metrics": option.bool { options.metrics = $0 }
+    /// Whether spans are recorded.
+    case "spans": option.bool { options.spans = $0 }
+    /// Whether the messages of an attempt are events of its span.
+    case "messages": option.bool { options.messages = $0 }
+    /// The percentage of the traces beginning here whose spans are recorded.
+    case "sampled": option.percent { options.sampled = $0 }
+    /// How many methods, of each target, are counted separately; further ones are counted together as "other".
+    case "max_methods": option.count(1...65536) { options.maxMethods = $0 }
+    /// How many spans are kept until they are read or exported; further ones are dropped, and counted.
+    case "max_spans": option.count(1...1_048_576) { options.maxSpans = $0 }
+    /// How many bytes of spans are kept.
+    case "max_span_bytes": option.bytes(4096...2_147_483_647) { options.maxSpanBytes = $0 }
+    default: option.unknown
+    }
+  }
+}
+
+private func readResource(_ reader: JSONReader, _ into: ([Telemetry.Attribute]) -> Void) -> Failure? {
+  var attributes: [Telemetry.Attribute] = []
+  let failure = reader.members { key, value in
+    guard attributes.count < 64 else { return reader.fail("at most 64 attributes", hasType: true) }
+    guard let name = ByteBuffer(copying: key) else { return Failure(.noMemory, "no memory") }
+    return value.string { attributes.append(Telemetry.Attribute(name, $0)) }
+  }
+  into(attributes)
+  return failure
+}
+
 // ---- penstock_ready_trace_context: ready.h ----
 
 func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {

@@ -40,5 +40,8 @@ final class Dice: @unchecked Sendable {
     return z ^ (z >> 31)
   }
 
+  /// An id of 64 bits, which is never 0.
+  func rollID() -> UInt64 { max(roll(), 1) }
+
   func happens(_ chance: Chance) -> Bool { roll() >> 32 < chance.threshold }
 }

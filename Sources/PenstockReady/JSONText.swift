@@ -46,6 +46,34 @@ final class JSONText {
     needsComma = true
   }
 
+  /// Writes a number as a string: JSON's readers may round 64 bits.
+  func quoted(_ value: UInt64) {
+    begin()
+    if !buffer.append("\"") || !appendDecimal(value, to: buffer) || !buffer.append("\"") {
+      isComplete = false
+    }
+    needsComma = true
+  }
+
+  func bool(_ value: Bool) {
+    begin()
+    raw(value ? ("true" as StaticString).bytes : ("false" as StaticString).bytes)
+    needsComma = true
+  }
+
+  /// Writes bytes as a string of hexadecimal digits.
+  func hex(_ bytes: ByteView) {
+    begin()
+    raw(("\"" as StaticString).bytes)
+    for byte in bytes {
+      for digit in [byte >> 4, byte & 15] {
+        if !buffer.append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit) { isComplete = false }
+      }
+    }
+    raw(("\"" as StaticString).bytes)
+    needsComma = true
+  }
+
   func null() {
     begin()
     raw(("null" as StaticString).bytes)

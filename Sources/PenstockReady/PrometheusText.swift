@@ -9,8 +9,8 @@ final class PrometheusText {
 
   func fail() { isComplete = false }
 
-  private func raw(_ bytes: ByteView) { if !buffer.append(bytes) { isComplete = false } }
-  private func raw(_ text: StaticString) { raw(text.bytes) }
+  func raw(_ bytes: ByteView) { if !buffer.append(bytes) { isComplete = false } }
+  func raw(_ text: StaticString) { raw(text.bytes) }
 
   func family(_ name: StaticString, _ type: StaticString, _ help: StaticString) {
     for part in ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n"] as [StaticString] {
@@ -69,7 +69,7 @@ final class PrometheusText {
 
   /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". The values
   /// here are paths of methods, targets and addresses, which have no line feed.
-  private func label(_ bytes: Slice<ByteView>) {
+  func label(_ bytes: Slice<ByteView>) {
     for byte in bytes {
       if byte == 0x22 || byte == 0x5c { raw("\\") }
       if !buffer.append(byte: byte) { isComplete = false }

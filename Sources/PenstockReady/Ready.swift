@@ -2,8 +2,8 @@
 ///
 /// Each interceptor is a class in its own file. Its callbacks use the same hop functions as those of a user's
 /// interceptor. The ABI layer reads the options and fills in the user's table (penstock_interceptor). Nothing
-/// in this module reads JSON or does I/O, but for `TokenFile`, and no user code runs while a lock is held. Threads of several
-/// runtimes may share an object.
+/// in this module reads JSON or does I/O, but for `TokenFile`, and `Telemetry`, which makes calls; and no user code runs while a
+/// lock is held. Threads of several runtimes may share an object.
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -18,15 +18,20 @@ open class ReadyInterceptor {
   /// The kinds of calls for which the interceptor gets hops, as a mask of (1 << kind); 0: all kinds.
   public final let kinds: UInt32
   public final let replayBytes: Int
+  public final let level: Level
+  public final let isPerAttempt: Bool
   public final let generation = Process.generation
 
   init(
-    _ name: StaticString, _ callbacks: Registration.Callbacks, kinds: UInt32 = 0, replayBytes: Int = 0
+    _ name: StaticString, _ callbacks: Registration.Callbacks, kinds: UInt32 = 0, replayBytes: Int = 0,
+    level: Level = .bytes, isPerAttempt: Bool = false
   ) {
     self.name = name
     self.callbacks = callbacks
     self.kinds = kinds
     self.replayBytes = replayBytes
+    self.level = level
+    self.isPerAttempt = isPerAttempt
   }
 
   /// The pointer to this object in a table.

@@ -75,15 +75,10 @@ public final class TraceContext: ReadyInterceptor {
 
   /// Appends a random id of 16 hexadecimal digits, which are never all zero.
   private func appendID(_ text: ByteBuffer) {
-    var number = dice.roll()
-    if number == 0 { number = 1 }
-    for shift in stride(from: 60, through: 0, by: -4) {
-      let digit = UInt8(truncatingIfNeeded: number >> UInt64(shift)) & 15
-      _ = text.append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit)
-    }
+    _ = appendHex(dice.rollID(), to: text)
   }
 
-  private static func digit(_ byte: UInt8) -> UInt8 { byte <= 0x39 ? byte - 0x30 : byte - 0x57 }
+  static func digit(_ byte: UInt8) -> UInt8 { byte <= 0x39 ? byte - 0x30 : byte - 0x57 }
 
   private static func isLowerHex(_ bytes: Slice<ByteView>) -> Bool {
     bytes.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || ($0 >= 0x61 && $0 <= 0x66) }
@@ -101,4 +96,13 @@ public final class TraceContext: ReadyInterceptor {
     guard value.count == 55 || (!isFirst && value[55] == 0x2d) else { return false }
     return !value[3..<35].allSatisfy { $0 == 0x30 } && !value[36..<52].allSatisfy { $0 == 0x30 }
   }
+}
+
+/// Appends `number` as 16 hexadecimal digits.
+func appendHex(_ number: UInt64, to text: ByteBuffer) -> Bool {
+  for shift in stride(from: 60, through: 0, by: -4) {
+    let digit = UInt8(truncatingIfNeeded: number >> UInt64(shift)) & 15
+    guard text.append(byte: digit < 10 ? 0x30 + digit : 0x57 + digit) else { return false }
+  }
+  return true
 }

@@ -88,7 +88,8 @@ static inline owner pick_owner(const char *what) {
   X(resolver)                                                                                                          \
   X(connecting)                                                                                                        \
   X(cancel_scope)                                                                                                      \
-  X(metrics)
+  X(metrics)                                                                                                           \
+  X(telemetry)
 #define OWN_KINDS(X)                                                                                                   \
   X(error)                                                                                                             \
   X(metadata)                                                                                                          \

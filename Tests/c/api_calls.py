@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import api  # noqa: E402
 
 SHARED = ["runtime", "channel", "call_options", "call", "message", "reply", "hop", "executor", "codec", "compressor",
-          "resolver", "connecting", "cancel_scope", "metrics"]
+          "resolver", "connecting", "cancel_scope", "metrics", "telemetry"]
 OWN = ["error", "metadata", "status"]
 HANDLES = "|".join(SHARED + OWN)
 # These functions change call options, which is allowed only before another thread has the options.
@@ -35,7 +35,7 @@ RARE = {"penstock_channel_close": 12, "penstock_channel_close_gracefully": 12, "
 WAITS = {f"penstock_{name}" for name in (
     "channel_unary", "channel_unary_message", "call_send", "call_send_message", "call_send_many", "call_receive",
     "call_receive_many", "call_wait_headers",
-    "call_wait_status", "call_wait_status_for", "call_wait", "channel_wait_connectivity")}
+    "call_wait_status", "call_wait_status_for", "call_wait", "channel_wait_connectivity", "telemetry_flush")}
 # After the first function, which stops other threads, the second one must follow at once, so that they go on.
 FOLLOWED = {"penstock_fork_prepare": "penstock_fork_parent();"}
 # Functions that make RPCs. They are the group "call" of test_api.c, which picks a group first and then a function of

@@ -142,6 +142,7 @@ static const char *const ready_options[][2] = {
                "\"refresh_timeout_ms\": 20, \"allow_cleartext\": true}"},
     {"logging", "{\"events\": [\"send\", \"receive\", \"status\", \"start\"], \"redact_binary\": true}"},
     {"metrics", "{\"buckets_ms\": [1, 2], \"max_methods\": 1}"},
+    {"telemetry", "{\"max_spans\": 5, \"max_methods\": 1, \"resource\": {\"a\": \"b\"}}"},
     {"trace", "{\"sampled\": 50, \"parent_id\": \"keep\"}"},
     {"cache", "{\"ttl_ms\": 3, \"max_entries\": 1}"},
     {"rate", "{\"rate\": 1000, \"max_wait_ms\": 5}"},

@@ -310,6 +310,8 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   _Atomic penstock_token_request request = 0;
   OK(penstock_metrics_new(NULL, &metrics, NULL));
   OK(penstock_ready_metrics(metrics, &tables[0]));
+  penstock_telemetry *telemetry = NULL;
+  OK(penstock_telemetry_new(NULL, &telemetry, NULL));
   OK(penstock_ready_bearer_token("{\"allow_cleartext\": true}", keep_request, &request, NULL, &tables[1], NULL));
   OK(penstock_ready_share(&tables[1], &other));
   ready_add(channel, &tables[1], 0);
@@ -326,6 +328,13 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
     wrong += penstock_metrics_prometheus_text(metrics, &text) != PENSTOCK_E_FORKED;
     wrong += penstock_ready_metrics(metrics, &table) != PENSTOCK_E_FORKED;
     wrong += penstock_ready_share(&tables[0], &table) != PENSTOCK_E_FORKED;
+    wrong += penstock_ready_telemetry(telemetry, &table, NULL) != PENSTOCK_E_FORKED;
+    wrong += penstock_telemetry_prometheus_text(telemetry, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_telemetry_metrics_json(telemetry, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_telemetry_spans_json(telemetry, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_telemetry_stats_json(telemetry, &text) != PENSTOCK_E_FORKED;
+    wrong += penstock_telemetry_flush(telemetry, channel, 1000, NULL, NULL) != PENSTOCK_E_FORKED;
+    penstock_telemetry_release(telemetry);
     wrong += penstock_token_complete(request, "token", -1) != PENSTOCK_E_GONE;
     wrong += penstock_token_fail(request, PENSTOCK_STATUS_ABORTED, NULL) != PENSTOCK_E_GONE;
     penstock_metrics_release(metrics);
@@ -340,5 +349,6 @@ TEST(fork_ready_state_of_the_parent_is_refused) {
   ready_drop(&tables[0]);
   ready_drop(&other);
   penstock_metrics_release(metrics);
+  penstock_telemetry_release(telemetry);
   penstock_channel_release(channel);
 }

@@ -74,6 +74,14 @@ static penstock_result fill_metrics(penstock_interceptor *table, atomic_int *fin
   count_up(finalized);
   return result;
 }
+static penstock_result fill_telemetry(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
+  penstock_telemetry *telemetry = NULL;
+  OK(penstock_telemetry_new(NULL, &telemetry, error));
+  penstock_result result = penstock_ready_telemetry(telemetry, table, error);
+  penstock_telemetry_release(telemetry);
+  count_up(finalized);
+  return result;
+}
 static penstock_result fill_trace(penstock_interceptor *table, atomic_int *finalized, penstock_error **error) {
   count_up(finalized);
   return penstock_ready_trace_context(NULL, table, error);
@@ -143,6 +151,7 @@ static const struct {
     {"signed token", fill_jwt, offsetof(penstock_interceptor, outbound_executor)},
     {"logging", fill_logging, offsetof(penstock_interceptor, outbound_executor)},
     {"metrics", fill_metrics, offsetof(penstock_interceptor, outbound_executor)},
+    {"telemetry", fill_telemetry, offsetof(penstock_interceptor, headers_wait)},
     {"trace context", fill_trace, offsetof(penstock_interceptor, outbound_executor)},
     {"response cache", fill_cache, offsetof(penstock_interceptor, outbound_executor)},
     {"rate limit", fill_rate, offsetof(penstock_interceptor, outbound_executor)},

@@ -69,6 +69,7 @@ def parsers():
         "runtime": handle("penstock_runtime_new", "penstock_runtime_release"),
         "channel": handle("penstock_channel_new", "penstock_channel_release", b"localhost:1"),
         "call": handle("penstock_call_options_new", "penstock_call_options_release"),
+        "telemetry": handle("penstock_telemetry_new", "penstock_telemetry_release"),
         "metrics": handle("penstock_metrics_new", "penstock_metrics_release"),
     }
     signatures = {"bearer_token": 3, "logging": 3}

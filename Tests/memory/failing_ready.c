@@ -25,6 +25,9 @@ static void ready(void) {
 #define ADD(call)                                                                                                      \
   if (channel && TRY(call)) TRY(penstock_channel_add_interceptor(channel, &table, priority--, &id, &error))
   if (channel && TRY(penstock_metrics_new(NULL, &metrics, &error))) ADD(penstock_ready_metrics(metrics, &table));
+  penstock_telemetry *telemetry = NULL;
+  if (channel && TRY(penstock_telemetry_new("{\"resource\": {\"service.name\": \"tests\"}}", &telemetry, &error)))
+    ADD(penstock_ready_telemetry(telemetry, &table, &error));
   ADD(penstock_ready_trace_context(NULL, &table, &error));
   ADD(penstock_ready_response_cache("{\"metadata\": [\"x-one\"]}", &table, &error));
   ADD(penstock_ready_rate_limit("{\"rate\": 1000}", &table, &error));
@@ -53,6 +56,13 @@ static void ready(void) {
     owned_has(text, refusing ? "{" : "\"started\":2");
   if (metrics && WENT(penstock_metrics_prometheus_text(metrics, &text))) owned_has(text, "grpc_client_started_total");
   penstock_metrics_release(metrics);
+  if (telemetry && WENT(penstock_telemetry_metrics_json(telemetry, &text))) owned_has(text, "resourceMetrics");
+  if (telemetry && WENT(penstock_telemetry_prometheus_text(telemetry, &text)))
+    owned_has(text, "grpc_client_attempt_started_total");
+  if (telemetry && WENT(penstock_telemetry_spans_json(telemetry, &text)))
+    owned_has(text, refusing ? "resourceSpans" : "Attempt.penstock.Echo/Unary");
+  if (telemetry && WENT(penstock_telemetry_stats_json(telemetry, &text))) owned_has(text, "\"refused\":");
+  penstock_telemetry_release(telemetry);
   close_all(runtime, channel);
 }
 

@@ -24,6 +24,7 @@
 #include "registration.h"
 #include "ready.h"
 #include "credentials.h"
+#include "telemetry.h"
 #include "codec.h"
 #include "fork.h"
 #include "resolver.h"

@@ -1,7 +1,7 @@
 /* Ready-made interceptors: each function fills a table that is then registered like any other, in any place, with any
  * priority and filter.
  *
- * These rules hold for all nine interceptors:
+ * These rules hold for all of these interceptors, and for that of telemetry.h:
  * - `table` was made with PENSTOCK_INTERCEPTOR_INIT. All of it but its struct_size is overwritten, as far as struct_size
  *   goes. E_INVALID_ARGUMENT: struct_size is too small. E_UNSUPPORTED: struct_size is that of an earlier header, whose
  *   table has no room for a field that the interceptor needs (the bearer token's replay_bytes), or fields are set that

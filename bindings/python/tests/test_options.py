@@ -22,6 +22,7 @@ READY: Dict[str, set[str]] = {
     "BearerToken": {"source", "in_thread"},
     "Logging": {"write"},
     "Metrics": set(),
+    "Telemetry": set(),
     "TraceContext": set(),
     "ResponseCache": set(),
     "RateLimit": set(),
@@ -32,6 +33,7 @@ READY: Dict[str, set[str]] = {
 # The classes whose names are not those of their functions.
 FUNCTIONS = {
     "Metrics": "penstock_metrics_new",
+    "Telemetry": "penstock_telemetry_new",
     "SignedToken": "penstock_ready_jwt",
     "OAuth2": "penstock_ready_oauth2",
 }

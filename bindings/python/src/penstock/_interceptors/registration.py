@@ -206,7 +206,7 @@ class Registration:
         # Set before a call can have the interceptor.
         if not isinstance(self.interceptor, Native):
             scope._has_callbacks = True
-        if self._level is not Level.BYTES:
+        if self._level is not Level.BYTES and getattr(self.interceptor, "needs_codec", True):
             scope._has_object_level = True
         # From here on the library owns the user data, even if the registration fails.
         table = self._table(scope)

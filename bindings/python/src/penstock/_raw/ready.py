@@ -1,4 +1,4 @@
-"""The functions of ready.h and credentials.h, which make the ready-made interceptors."""
+"""The functions of ready.h, credentials.h and telemetry.h, which make the ready-made interceptors."""
 
 from __future__ import annotations
 
@@ -81,4 +81,26 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     # penstock_result penstock_ready_oauth2(const char *options_json, penstock_channel *server, penstock_interceptor
     # *table, penstock_error **error);
     "penstock_ready_oauth2": (c_int32, c_char_p, c_void_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # ---- telemetry.h ----
+    # penstock_result penstock_telemetry_new(const char *options_json, penstock_telemetry **telemetry, penstock_error
+    # **error);
+    "penstock_telemetry_new": (c_int32, c_char_p, POINTER(c_void_p), POINTER(c_void_p)),
+    # penstock_telemetry *penstock_telemetry_retain(penstock_telemetry *telemetry);
+    "penstock_telemetry_retain": (c_void_p, c_void_p),
+    # void penstock_telemetry_release(penstock_telemetry *telemetry);
+    "penstock_telemetry_release": (None, c_void_p),
+    # penstock_result penstock_ready_telemetry(penstock_telemetry *telemetry, penstock_interceptor *table,
+    # penstock_error **error);
+    "penstock_ready_telemetry": (c_int32, c_void_p, POINTER(penstock_interceptor), POINTER(c_void_p)),
+    # penstock_result penstock_telemetry_prometheus_text(penstock_telemetry *telemetry, char **text);
+    "penstock_telemetry_prometheus_text": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_telemetry_metrics_json(penstock_telemetry *telemetry, char **json);
+    "penstock_telemetry_metrics_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_telemetry_spans_json(penstock_telemetry *telemetry, char **json);
+    "penstock_telemetry_spans_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_telemetry_stats_json(penstock_telemetry *telemetry, char **json);
+    "penstock_telemetry_stats_json": (c_int32, c_void_p, POINTER(c_void_p)),
+    # penstock_result penstock_telemetry_flush(penstock_telemetry *telemetry, penstock_channel *channel, int64_t
+    # timeout_ms, int32_t *code, penstock_error **error);
+    "penstock_telemetry_flush": (c_int32, c_void_p, c_void_p, c_int64, POINTER(c_int32), POINTER(c_void_p)),
 }

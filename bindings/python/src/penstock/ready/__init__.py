@@ -32,6 +32,7 @@ from ._base import Ready, ms, text_value
 from ._bearer_token import BearerToken, TokenFile, TokenRequest
 from ._credentials import OAuth2, SignedToken
 from ._hedging import Hedging
+from ._telemetry import Telemetry, TelemetryExport
 
 __all__ = [
     "BearerToken",
@@ -44,6 +45,8 @@ __all__ = [
     "RateLimit",
     "ResponseCache",
     "SignedToken",
+    "Telemetry",
+    "TelemetryExport",
     "TokenFile",
     "TokenRequest",
     "TraceContext",

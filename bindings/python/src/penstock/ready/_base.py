@@ -27,6 +27,8 @@ class Ready(Keeper, Native):
     """Owns a table that is never registered itself; each registration gets a table that shares its state."""
 
     may_have_function = False
+    # At the object level, too, it can do without a codec.
+    needs_codec = False
 
     def __init__(self, **options: object) -> None:
         self._options = {key: value for key, value in options.items() if value is not None}
