@@ -1,5 +1,6 @@
 """The services of the clouds' and databases' packages, as far as the programs here use them, kept in memory."""
 
+import base64
 import json
 import queue
 import threading
@@ -31,13 +32,32 @@ def service(server, name, handlers):
 
 
 class Collector:
-    """Keeps the names of what was exported, by the header x-test of the export. A test whose name begins with `retry` is
-    refused once."""
+    """Keeps the names of what was exported, by the header x-test of the export, and whole requests by the attribute "test"
+    of their resource. A test whose name begins with `retry` is refused once; of one that begins with `partly` a span."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.kept = {}
         self.refused = set()
+        self.whole = {}
+
+    def keep_whole(self, request, resources, context):
+        """Keeps a request, and returns its test."""
+        attributes = {pair.key: pair.value.string_value for pair in resources[0].resource.attributes}
+        test = attributes.get("test", "")
+        with self.lock:
+            refuse = test.startswith("retry") and test not in self.refused
+            self.refused.add(test)
+            if not refuse and test:
+                text = base64.b64encode(request.SerializeToString()).decode()
+                self.whole.setdefault(test, []).append([type(request).__name__, text])
+        if refuse:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
+        return test
+
+    def taken_whole(self, request, context):
+        with self.lock:
+            return json.dumps(self.whole.pop(request.decode(), [])).encode()
 
     def keep(self, context, names):
         metadata = dict(context.invocation_metadata())
@@ -62,12 +82,17 @@ class Collector:
 
         class Traces(trace_service_pb2_grpc.TraceServiceServicer):
             def Export(self, request, context):
+                test = collector.keep_whole(request, request.resource_spans, context)
                 collector.keep(context, (span.name for resource in request.resource_spans
                                          for scope in resource.scope_spans for span in scope.spans))
-                return trace_service_pb2.ExportTraceServiceResponse()
+                answer = trace_service_pb2.ExportTraceServiceResponse()
+                if test.startswith("partly"):
+                    answer.partial_success.rejected_spans = 1
+                return answer
 
         class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
             def Export(self, request, context):
+                collector.keep_whole(request, request.resource_metrics, context)
                 collector.keep(context, (metric.name for resource in request.resource_metrics
                                          for scope in resource.scope_metrics for metric in scope.metrics))
                 return metrics_service_pb2.ExportMetricsServiceResponse()
@@ -81,7 +106,8 @@ class Collector:
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
         metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
         logs_service_pb2_grpc.add_LogsServiceServicer_to_server(Logs(), server)
-        service(server, "packages.Collector", {"Taken": grpc.unary_unary_rpc_method_handler(self.taken)})
+        service(server, "packages.Collector", {"Taken": grpc.unary_unary_rpc_method_handler(self.taken),
+                                               "TakenWhole": grpc.unary_unary_rpc_method_handler(self.taken_whole)})
 
 
 # ---- Pub/Sub ----

@@ -16,7 +16,7 @@ BARE = VENV / "bin" / "python"
 ALL = ("shim", "beside", "grpcio")
 OWN = ("shim", "grpcio")
 PROGRAMS = {"otlp": OWN, "pubsub": ALL, "secrets_manager": ALL, "qdrant": OWN, "etcd": OWN, "small": ALL, "examples": ALL,
-            "aio_examples": ALL}
+            "aio_examples": ALL, "telemetry": ("shim",)}
 
 # The ways of the first cases, of programs for which it is not the first way alone.
 FIRST = {"pubsub": ("shim", "beside"), "small": ("beside",)}
