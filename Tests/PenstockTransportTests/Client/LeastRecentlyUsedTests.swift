@@ -13,7 +13,8 @@ import Testing
   }
 
   private func find(_ map: inout LeastRecentlyUsed<Int>, _ key: String) -> Int? {
-    map.find(bytes(key).view)
+    let key = bytes(key)
+    return withExtendedLifetime(key) { map.find(key.view) }
   }
 
   @Test func theOldestGivesWay() {

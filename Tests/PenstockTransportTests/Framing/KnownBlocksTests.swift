@@ -269,7 +269,8 @@ import Testing
             #expect(framing.requestHeaders(plain, defaults, now: 0, into: list))
             let length = (0..<list.count).first { text(list.name(at: $0)) == "content-length" }
             let ofLength = length.map { list.name(at: $0).count + list.value(at: $0).count + 32 } ?? 0
-            #expect(kept?.size == list.size - ofLength, "\(defaults.rpc) \(kind)")
+            // The other kind of Connect's calls is kept for another owner.
+            if let kept { #expect(kept.size == list.size - ofLength, "\(defaults.rpc) \(kind)") }
           }
         }
         // A GET ends with its headers, and is never kept.
