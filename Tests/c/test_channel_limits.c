@@ -1,4 +1,4 @@
-/* The limits of a channel: on calls that wait, on connections in all, and on bytes that are not sent yet. */
+/* The limits of a channel: on calls that wait, and on bytes that are not sent yet. */
 #include "calls.h"
 
 #include <arpa/inet.h>
@@ -113,56 +113,6 @@ static void check_full_connection(bool picks) {
 TEST(limits_pending_calls_on_a_full_connection) { check_full_connection(false); }
 
 TEST(limits_pending_calls_with_a_picker) { check_full_connection(true); }
-
-/* ---- Connections ---- */
-
-TEST(limits_connections_of_a_pool) {
-  enum { CALLS = 12 };
-  char target[128];
-  snprintf(target, sizeof(target), "http://%s", peer_address());
-  penstock_channel *channel = open_at(target, "{\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 2}");
-  penstock_call *calls[CALLS];
-  for (int i = 0; i < CALLS; i++) calls[i] = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
-  for (int i = 0; i < CALLS; i++) OK(penstock_call_send(calls[i], "x", 1));
-  EVENTUALLY(waiting_calls_are(channel, CALLS - 2));
-  CHECK_INT(count_in_stats(channel, "\"peer\":"), 2);
-  /* The words of a deadline say what the call waited for. */
-  FINISH(start_with(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 1}"),
-         PENSTOCK_STATUS_DEADLINE_EXCEEDED, "one of the channel's 2 connections (max_connections)");
-  for (int i = 0; i < CALLS; i++) {
-    OK(penstock_call_half_close(calls[i]));
-    FINISH(calls[i], PENSTOCK_STATUS_OK, NULL);
-    CHECK(count_in_stats(channel, "\"peer\":") <= 2);
-  }
-  penstock_channel_release(channel);
-}
-
-/* Of two addresses that round_robin uses, one is over the limit: it says so, and gets no call. */
-TEST(limits_connections_to_several_addresses) {
-  char other[64];
-  int input = -1;
-  char *none[] = {NULL};
-  int output = start_peer(other, sizeof(other), none, &input);
-  penstock_channel *channel =
-      open_at("pool.example:443", "{\"tls\": false, \"max_connections\": 1, \"max_backoff_ms\": 20, "
-                                  "\"initial_backoff_ms\": 10}");
-  penstock_resolver *resolver = NULL;
-  OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
-  char snapshot[300];
-  snprintf(
-      snapshot, sizeof(snapshot),
-      "{\"addresses\": [{\"address\": \"%s\", \"attributes\": {\"n\": \"1\"}}, {\"address\": \"%s\", \"attributes\": "
-      "{\"n\": \"2\"}}], \"service_config\": {\"loadBalancingConfig\": [{\"round_robin\": {}}]}}",
-      peer_address(), other);
-  OK(penstock_resolver_push(resolver, snapshot, NULL));
-  for (int i = 0; i < 20; i++) check_echo(channel);
-  EVENTUALLY(count_in_stats(channel, "the channel has 1 connections, as many as it may have (max_connections)") == 1);
-  CHECK_INT(count_in_stats(channel, "\"peer\":"), 1);
-  penstock_resolver_release(resolver);
-  penstock_channel_release(channel);
-  close(input);
-  close(output);
-}
 
 /* ---- Bytes that are not sent yet ---- */
 

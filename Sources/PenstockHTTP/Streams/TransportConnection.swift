@@ -78,9 +78,6 @@ open class TransportConnection: ReadyHandler {
     mustOverride(TransportStream(owner, sending: pieces))
   }
 
-  /// How many connections the object stands for, with those that it is making; by default one.
-  open var connectionCount: Int { 1 }
-
   /// Copies the figures of the connection for diagnosis; those of each connection, if the object stands for several.
   /// By default there are none.
   open var views: [ConnectionView] { [] }

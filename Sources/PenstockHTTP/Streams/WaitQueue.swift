@@ -64,6 +64,9 @@ public struct WaitQueue<Element: Queued> {
     }
   }
 
+  /// Removes the elements that no longer wait, if there are any, so that `count` is exact.
+  public mutating func sweepGone() { if gone > 0 { sweep() } }
+
   public mutating func sweep() {
     var kept = 0
     for index in next..<all.count where all[index]?.isWaiting ?? false {

@@ -149,6 +149,7 @@ extension Attempt {
       pieces = stream.takePieces()
       self.stream = nil
       life.handle(.unsent)
+      isAdmitted = true
       return attachLate()
     }
     order = .again

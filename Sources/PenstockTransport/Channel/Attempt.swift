@@ -35,7 +35,8 @@ final class Attempt: StreamOwner, TurnTask, Queued {
   /// Whether the call's hops, or its request's `EndpointWish`, take part in the choice of the endpoint. Known at the
   /// start, and the same in all states.
   private(set) var isChoosy = false
-  /// Whether it may wait, whatever the channel's limit on calls that wait is: it has waited before.
+  /// Whether it may wait, whatever the channel's limit on calls that wait is: it has waited before, or had a
+  /// stream that sent nothing.
   var isAdmitted = false
   var order = Order.first
   var isRepeat: Bool { order != .first }

@@ -170,6 +170,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// thread may release its call once the loop sleeps (`Runtime.keepUntilRest`).
   func forgetWaiting() {
     waiting.forget()
+    parked.forget()
     if !waiting.isEmpty || !asking.isEmpty || !parked.isEmpty { work.schedule(self) }
   }
 

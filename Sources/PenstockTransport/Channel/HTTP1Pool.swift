@@ -99,14 +99,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   override var slots: Int {
     phase == .open ? most - (count - idleCount) - queue.count : 0
   }
-  override var connectionCount: Int { count + connecting }
   /// How many connections there may be. A health check has one more, for as long as the server is watched.
-  private var most: Int {
-    let own = destination.http1Connections
-    let room = channel.connectionRoom
-    let allowed = room < own ? min(own, connectionCount + max(0, room)) : own
-    return allowed + (isWatched ? 1 : 0)
-  }
+  private var most: Int { destination.http1Connections + (isWatched ? 1 : 0) }
 
   override var views: [ConnectionView] {
     var found: [ConnectionView] = []

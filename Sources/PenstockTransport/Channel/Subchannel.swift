@@ -107,27 +107,14 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
       weight: Int(endpoint.weight), connections: views)
   }
 
-  /// The connections that accept streams, and those that are being made.
-  var connectionCount: Int {
-    var count =
-      (connector == nil ? 0 : 1) + (fresh?.connectionCount ?? 0) + (connection?.connectionCount ?? 0)
-    for other in others { count += other.connectionCount }
-    return count
-  }
-
   /// Appends in words what a call waits for that finds no slot here.
   func sayFull(_ text: ByteBuffer) {
     guard let facts = connection?.facts else { return }
     if !facts.isHTTP1 {
       text.say("the server to allow one more call on the connection")
     } else {
-      let most = channel.destination.http1Connections
-      if channel.connectionRoom <= 0, connectionCount < most {
-        text.say("one of the channel's ").say(channel.destination.mostConnectionsInAll)
-          .say(" connections (max_connections)")
-      } else {
-        text.say("one of the channel's ").say(most).say(" connections to the server (http1_max_connections)")
-      }
+      text.say("one of the channel's ").say(channel.destination.http1Connections)
+        .say(" connections to the server (http1_max_connections)")
     }
   }
 
@@ -141,7 +128,6 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     if connection != nil {
       let mayGrow =
         grows && connection?.hasUnread == false && others.count + 1 < channel.destination.mostConnections
-        && channel.connectionRoom > 0
       let until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
       tell(follow(.full(until: mayGrow ? until : nil, random: channel.runtime.platform.random())))
     }
@@ -248,7 +234,6 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
 
   /// Begins to connect. Returns the reason if this fails at once, otherwise nil.
   private func begin() -> ByteBuffer? {
-    if connection == nil, let refusal = channel.connectionRefusal { return refusal }
     note(.connecting)
     switch Connector.start(endpoint, channel, self) {
     case .started(let connector):
