@@ -12,11 +12,13 @@ public final class SignedToken: Sendable {
   }
 
   private let signer: TokenSigner
+  /// How long a token is used, in nanoseconds.
   private let lifetime: UInt64
 
   private init(_ options: Options) {
     signer = TokenSigner(options.signer, .call)
-    lifetime = options.signer.lifetime
+    // The claims have whole seconds, rounded down.
+    lifetime = options.signer.lifetime - 1_000_000_000
   }
 
   /// Makes the interceptor that signs the tokens.

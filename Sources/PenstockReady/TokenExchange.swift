@@ -51,6 +51,9 @@ public final class TokenExchange: @unchecked Sendable {
   /// The last failed answer, and the time at which a request may be sent again, by the channel's clock.
   private var failure: Status?
   private var restsUntil: UInt64 = 0
+  /// When the last token came, by the channel's clock, and how many in a row were refused within a second.
+  private var obtainedAt: UInt64 = 0
+  private var newRefused = 0
 
   private init(_ options: Options, _ server: OtherChannel) {
     self.options = options
@@ -67,14 +70,21 @@ public final class TokenExchange: @unchecked Sendable {
   public static func interceptor(_ options: Options, _ server: ClientChannel) -> BearerToken {
     let exchange = Unmanaged.passRetained(TokenExchange(options, OtherChannel(server))).toOpaque()
     return BearerToken(
-      options.bearer, { request, _, exchange in this(exchange, TokenExchange.self).ask(request) },
+      options.bearer,
+      { request, refused, exchange in
+        this(exchange, TokenExchange.self).ask(request, isRefused: refused != nil)
+      },
       UserData(exchange) { forget($0, TokenExchange.self) })
   }
 
   // MARK: - The request
 
-  private func ask(_ request: UInt64) {
+  /// `isRefused`: the request is to replace a token that a server has refused.
+  private func ask(_ request: UInt64, isRefused: Bool) {
     let now = server.channel.clock
+    guard !isRefused || mayReplace(now) else {
+      return fail(request, .unauthenticated, TokenExchange.words.say("its new tokens are refused, too"))
+    }
     if let known = lock.withLock({ now < restsUntil ? failure : nil }) {
       _ = TokenRequests.fail(request, known.copy())
       return
@@ -115,6 +125,16 @@ public final class TokenExchange: @unchecked Sendable {
     }
   }
 
+  /// Whether a refused token may be replaced now. A token that is refused within a second is replaced once: a service that
+  /// refuses every token would otherwise cost the token server a request for each call.
+  private func mayReplace(_ now: UInt64) -> Bool {
+    lock.withLock {
+      let isNew = now < obtainedAt + TokenExchange.shortestRest
+      newRefused = isNew ? newRefused + 1 : 0
+      return newRefused < 2
+    }
+  }
+
   /// Writes the form. False: no memory.
   private func fill(_ form: inout Form, _ refreshed: ByteBuffer, _ assertion: ByteBuffer?) -> Bool {
     switch options.grant {
@@ -144,17 +164,25 @@ public final class TokenExchange: @unchecked Sendable {
   /// False: no memory.
   private func authenticate(_ metadata: Metadata) -> Bool {
     if options.hasSecretInForm || options.clientSecret.isEmpty { return true }
-    let pair = ByteBuffer()
     let value = ByteBuffer()
+    guard value.append("Basic "), let pair = basicCredentials,
+      withExtendedLifetime(pair, { value.append(pair.view) })
+    else { return false }
+    return withExtendedLifetime(value) {
+      metadata.add(("authorization" as StaticString).bytes, value.view) == .ok
+    }
+  }
+
+  /// The client's id and secret in base64; nil: no memory.
+  private var basicCredentials: ByteBuffer? {
+    let pair = ByteBuffer()
+    let text = ByteBuffer()
     let isWritten = withExtendedLifetime((options.clientID, options.clientSecret, pair)) {
       PercentCoding.encodeForURL(options.clientID.view, into: pair) && pair.append(byte: 0x3A)
-        && PercentCoding.encodeForURL(options.clientSecret.view, into: pair) && value.append("Basic ")
-        && Base64.encode(pair.view, padded: true, into: value)
+        && PercentCoding.encodeForURL(options.clientSecret.view, into: pair)
+        && Base64.encode(pair.view, padded: true, into: text)
     }
-    return isWritten
-      && withExtendedLifetime(value) {
-        metadata.add(("authorization" as StaticString).bytes, value.view) == .ok
-      }
+    return isWritten ? text : nil
   }
 
   // MARK: - The answer, on the driving thread of the token server's channel
@@ -182,6 +210,7 @@ public final class TokenExchange: @unchecked Sendable {
       if !answer.refreshToken.isEmpty { refreshToken = answer.refreshToken }
       failure = nil
       restsUntil = 0
+      obtainedAt = server.channel.clock
     }
     let outcome = withExtendedLifetime(answer) {
       TokenRequests.complete(
@@ -213,9 +242,19 @@ public final class TokenExchange: @unchecked Sendable {
     return (.unauthenticated, words)
   }
 
-  /// The texts that a server must not bring into an error.
+  /// The texts that a server must not bring into an error: the secrets of the request, and the forms in which it had
+  /// them.
   private func secrets(_ attempt: TokenAttempt) -> [ByteBuffer] {
-    [options.clientSecret, attempt.refreshToken, attempt.assertion ?? ByteBuffer()]
+    var all: [ByteBuffer] = []
+    for secret in [options.clientSecret, attempt.refreshToken, attempt.assertion ?? ByteBuffer()]
+    where !secret.isEmpty {
+      let encoded = ByteBuffer()
+      let isWhole = withExtendedLifetime(secret) { PercentCoding.encodeForURL(secret.view, into: encoded) }
+      all.append(secret)
+      if isWhole { all.append(encoded) }
+    }
+    if !options.clientSecret.isEmpty, let pair = basicCredentials { all.append(pair) }
+    return all
   }
 
   /// Answers the request with a failure, which the next requests get, too, for `pause` nanoseconds, within limits.

@@ -78,10 +78,15 @@ public final class TokenSigner: Sendable {
     case .key(let key):
       let token = ByteBuffer()
       guard append(header(key, account), to: token), token.append(byte: 0x2E),
-        append(claims(account, now), to: token), let signature = key.sign(token.view),
-        token.append(byte: 0x2E), Base64.encodeForURL(signature.view, into: token)
+        append(claims(account, now), to: token)
       else { return .noMemory }
-      return .token(token)
+      guard let signature = key.sign(token.view) else {
+        return .failed(words.say(" has a key that can't sign"))
+      }
+      let isWhole = withExtendedLifetime(signature) {
+        token.append(byte: 0x2E) && Base64.encodeForURL(signature.view, into: token)
+      }
+      return isWhole ? .token(token) : .noMemory
     }
   }
 

@@ -32,7 +32,7 @@ PENSTOCK_API penstock_result penstock_ready_jwt(const char *options_json, pensto
                                                 penstock_error **error);
 
 /* Fills `table` with the interceptor of penstock_ready_bearer_token, whose tokens come from a server of OAuth 2.0 (RFC
- * 6749). Each request is a form that is posted on the channel `server`, with its TLS, proxy and retry policy, but without
+ * 6749). Each request is a form that is posted on the channel `server`, with its TLS and proxy, but without
  * interceptors: none of them sees the secrets in it. A channel with "protocol": "connect" works with servers of HTTP/1.1
  * and HTTP/2, one with "grpc" only with those of HTTP/2. Options:
  *   "grant": required: "client_credentials" (RFC 6749 section 4.4), "refresh_token" (6), or "jwt_bearer" (RFC 7523
@@ -57,6 +57,9 @@ PENSTOCK_API penstock_result penstock_ready_jwt(const char *options_json, pensto
  * there is no memory for it; with UNAUTHENTICATED if the server refuses the request. The message has the
  * "error" and the "error_description" of the answer, but no secret. After such an answer no request is sent for a second,
  * or as many seconds as its Retry-After says, at most an hour: calls that need a token end with the same status at once.
+ * A token that the service refuses within a second is replaced once, and then not for a second: a service that refuses every
+ * token costs the token server no more. With "refresh_token" only one process may use the same token: a forked child needs
+ * one of its own.
  * result: E_INVALID_ARGUMENT: `server` or `table` is NULL, or `server` has no TLS. E_INVALID_JSON: a wrong option, or one is
  * missing. E_FORKED: `server` belongs to the parent of this process.
  * memory: `options_json` is borrowed during the call. `server` is shared: the interceptor has a handle of its own until it

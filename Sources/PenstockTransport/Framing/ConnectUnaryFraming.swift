@@ -128,6 +128,9 @@ class ConnectUnaryFraming: ConnectFraming {
     return start
   }
 
+  /// Whether a retry policy may send the request again after an answer with an error; by default it may.
+  var mayRepeat: Bool { true }
+
   /// Takes a head with only the usual fields; nil: it has others.
   private func takePlainHead(_ block: HeaderBlock) -> ResponseStart? {
     guard block.isPlainHead(with: .proto), labels == nil else { return nil }
@@ -143,7 +146,7 @@ class ConnectUnaryFraming: ConnectFraming {
     isError = httpStatus != 200 && hasError(type)
     if !isError, let status = notOurs(type, fields) { return endsStream ? .ended(status) : .foreign(status) }
     let answer = Status(isError ? code(ofHTTP: httpStatus) : .ok)
-    answer.mayRetry = isError
+    answer.mayRetry = isError && mayRepeat
     self.answer = answer
     takeEncoding(of: fields)
     if case .unknown(let name) = receives {

@@ -17,6 +17,8 @@ final class FormFraming: ConnectUnaryFraming {
       && fields.add(.contentLength, UInt64(length)) && addCustom(of: request, to: fields)
   }
 
+  /// The server may have noted an assertion or a refresh token, and refuses it the second time.
+  override var mayRepeat: Bool { false }
   override func fit(_ type: ByteView?) -> ContentType.Fit { .fits }
   override func hasError(_ type: ByteView?) -> Bool { true }
 

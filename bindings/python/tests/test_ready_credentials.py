@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
 import subprocess
 import threading
 import time
+from concurrent import futures
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+import grpc
 import pytest
 
 import penstock
@@ -49,6 +52,24 @@ def plain(servers: Dict[str, str]) -> Iterator[Channel]:
 def to(server: TokenServer, **options: object) -> Iterator[Channel]:
     with Channel(server.target, tls=False, options={"protocol": "connect", **options}) as channel:
         yield channel
+
+
+class Refusing(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Takes no token at all."""
+
+    def service(self, details: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
+        )
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[Refusing()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None)
 
 
 def sent(channel: Channel) -> List[str]:
@@ -266,7 +287,7 @@ def test_a_signed_token_in_place_of_a_secret(plain: Channel, server: TokenServer
     file = key(tmp_path, "ES256")
     server.answers = [token("token-1", expires_in=0)]
     with to(server) as tokens:
-        jwt = {"key_file": str(file), "audience": "https://tokens/"}
+        jwt = {"key_file": file, "audience": "https://tokens/"}
         plain.add_interceptor(client(tokens, client_secret=None, jwt=jwt))
         assert sent(plain) == ["Bearer token-1"]
         assert sent(plain) == ["Bearer token-1"]
@@ -346,16 +367,19 @@ def test_a_closed_channel_gives_no_tokens(plain: Channel, server: TokenServer) -
         unary(plain)
 
 
-def test_no_secret_in_logs(plain: Channel, server: TokenServer) -> None:
+@pytest.mark.parametrize("told", ["s&cret", "in s%26cret out", base64.b64encode(b"me:s%26cret").decode()])
+def test_no_secret_in_logs(plain: Channel, server: TokenServer, told: str) -> None:
+    """The token server tells the secret, as it is or as the request had it, in its error."""
     lines: List[str] = []
-    server.answers = [(401, {"error": "x", "error_description": "s&cret"}, {}), token("tok-en")]
+    server.answers = [(401, {"error": "x", "error_description": told}, {}), token("tok-en")]
     with to(server) as tokens:
         log = ready.Logging(lambda line: lines.append(json.dumps(line)))
         plain.add_interceptor(log, priority=1)
         tokens.add_interceptor(log, priority=1)
         plain.add_interceptor(client(tokens), priority=100)
-        with pytest.raises(RpcError):
+        with pytest.raises(RpcError) as refused:
             unary(plain)
+        assert "no token from the token server" in refused.value.details()
 
         def goes() -> bool:
             with contextlib.suppress(RpcError):
@@ -363,11 +387,23 @@ def test_no_secret_in_logs(plain: Channel, server: TokenServer) -> None:
             return False
 
         eventually(goes)
-        texts = [json.dumps(penstock.default_runtime().snapshot()), json.dumps(tokens.stats()), *lines]
+        texts = [json.dumps(tokens.stats()), refused.value.details(), *lines]
     assert lines
-    assert not any("s&cret" in text or "s%26cret" in text or "tok-en" in text for text in texts)
+    assert not any(secret in text for text in texts for secret in (told, "s&cret", "s%26cret", "tok-en"))
 
 
 def test_cleartext_needs_leave(server: TokenServer) -> None:
     with to(server) as tokens, pytest.raises(InvalidArgumentError, match="has no TLS"):
         client(tokens, allow_cleartext=False)
+
+
+def test_a_service_that_refuses_every_token_costs_the_token_server_little(server: TokenServer) -> None:
+    """A token that is refused at once is replaced once; then the token server has a second's rest."""
+    server.answers = [token(f"token-{number}") for number in range(100)]
+    with to(server) as tokens, refusing() as target, Channel(target, tls=False) as channel:
+        channel.add_interceptor(client(tokens))
+        for _ in range(20):
+            with pytest.raises(RpcError) as refused:
+                unary(channel)
+            assert refused.value.code() == StatusCode.UNAUTHENTICATED
+    assert len(server.forms) <= 6

@@ -19,6 +19,10 @@ def _path(file: Optional[File]) -> Optional[str]:
     return None if file is None else os.fspath(file)
 
 
+def _plain(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 class SignedToken(Ready):
     """Sends a JSON Web Token that the library signs, as `BearerToken` does: by RS256 or ES256, as the key demands.
 
@@ -111,7 +115,7 @@ class OAuth2(Ready):
             scope=scope,
             audience=audience,
             refresh_token=refresh_token,
-            jwt=None if jwt is None else dict(jwt),
+            jwt=None if jwt is None else {name: _plain(value) for name, value in jwt.items()},
             lifetime_ms=ms(lifetime),
             refresh_early_ms=ms(refresh_early),
             refresh_timeout_ms=ms(refresh_timeout),
