@@ -147,7 +147,7 @@ class Call:
         elif type_ == "const void *" and ("const size_t *", "lengths") in parameters:
             self.before.append("batch batch = pick_batch();")
             self.arguments.append("batch.data")
-        elif type_ in ("size_t *", "int *", "int32_t *", "int64_t *"):
+        elif type_ in ("size_t *", "int *", "int32_t *", "uint32_t *", "int64_t *"):
             self.output(type_[:-1], name, [f"(void){name};"], "7")
         elif type_ == "penstock_interceptor_id *":
             self.output("penstock_interceptor_id ", name, [f"keep_number(&ids, {name});"], "0")

@@ -195,7 +195,8 @@ TEST(tls_the_server_has_to_have_a_key_or_an_identity) {
                 "none of \"spki_pins\" fits the server's chain: found ");
   /* Four are named. */
   check_refused(tls_address(false), ", \"spki_pins\": [" PIN "," PIN "," PIN "," PIN "]", "AAA=; subject");
-  check_refused(tls_address(false), ", \"spki_pins\": [" PIN "," PIN "," PIN "," PIN "," PIN "," PIN "]", " or 2 more; subject");
+  check_refused(tls_address(false), ", \"spki_pins\": [" PIN "," PIN "," PIN "," PIN "," PIN "," PIN "]",
+                " or 2 more; subject");
   check_refused(tls_address(false), ", \"spiffe_ids\": [\"spiffe://example.org/shop\"]",
                 "none of \"spiffe_ids\" fits the server's certificate: found 0 URIs; expected spiffe://");
 }

@@ -442,10 +442,12 @@ import Testing
     #expect(call(second).message == [7])
   }
 
-  @Test(arguments: [
-    (0, 0), (1, 1), (99, 99), (100, 100), (101, 110), (990, 990), (991, 1000), (1000, 1000), (1001, 1100), (1005, 1100),
-    (12_345, 13_000),
-  ] as [(UInt64, UInt64)])
+  @Test(
+    arguments: [
+      (0, 0), (1, 1), (99, 99), (100, 100), (101, 110), (990, 990), (991, 1000), (1000, 1000), (1001, 1100),
+      (1005, 1100),
+      (12_345, 13_000),
+    ] as [(UInt64, UInt64)])
   func theWaitHasTwoDigits(_ exact: UInt64, _ shown: UInt64) {
     #expect(ConnectReport.wait(5 + exact * 1_000_000, 5) == shown)
     #expect(ConnectReport.wait(5, 6) == 0)

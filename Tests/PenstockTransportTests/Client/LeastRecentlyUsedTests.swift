@@ -6,7 +6,9 @@ import Testing
 
 /// The map of the response cache, and what it drops.
 @Suite struct LeastRecentlyUsedTests {
-  private func insert(_ map: inout LeastRecentlyUsed<Int>, _ key: String, _ value: Int, bytes size: Int) -> [Int] {
+  private func insert(_ map: inout LeastRecentlyUsed<Int>, _ key: String, _ value: Int, bytes size: Int)
+    -> [Int]
+  {
     var gone: [Int] = []
     map.insert(bytes(key), value, bytes: size, gone: &gone)
     return gone
