@@ -67,12 +67,21 @@ final class PrometheusText {
     raw("\n")
   }
 
-  /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". The values
-  /// here are paths of methods, targets and addresses, which have no line feed.
+  /// Writes a label's value: "Backslash, double-quote and line feed have to be escaped". U+FFFD replaces invalid UTF-8,
+  /// which a target may have.
   func label(_ bytes: Slice<ByteView>) {
-    for byte in bytes {
-      if byte == 0x22 || byte == 0x5c { raw("\\") }
-      if !buffer.append(byte: byte) { isComplete = false }
+    let text = ByteView(rebasing: bytes)
+    if UTF8Repair.isValid(text) { return escaped(text) }
+    let repaired = ByteBuffer()
+    if !UTF8Repair.repair(text, into: repaired) { fail() }
+    escaped(repaired.view)
+    withExtendedLifetime(repaired) {}
+  }
+
+  private func escaped(_ text: ByteView) {
+    for byte in text {
+      if byte == 0x22 || byte == 0x5c || byte == 0x0a { raw("\\") }
+      if !buffer.append(byte: byte == 0x0a ? 0x6e : byte) { isComplete = false }
     }
   }
 }
