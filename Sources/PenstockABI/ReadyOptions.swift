@@ -159,7 +159,7 @@ func read(_ reader: JSONReader, into options: inout Telemetry.Options) -> Failur
     case "messages": option.bool { options.messages = $0 }
     /// The percentage of the traces beginning here whose spans are recorded.
     case "sampled": option.percent { options.sampled = $0 }
-    /// How many methods, of each target, are counted separately; further ones are counted together as "other".
+    /// How many pairs of a method and a target are counted separately; further ones are counted together as "other".
     case "max_methods": option.count(1...65536) { options.maxMethods = $0 }
     /// How many spans are kept until they are read or exported; further ones are dropped, and counted.
     case "max_spans": option.count(1...1_048_576) { options.maxSpans = $0 }

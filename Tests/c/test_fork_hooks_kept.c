@@ -1,5 +1,8 @@
-/* fork.h: with the hooks a child keeps the loops of a runtime, and the functions of the program that a channel has. */
+/* fork.h: with the hooks a child keeps the loops of a runtime, the functions of the program that a channel has, and
+ * telemetry, which begins anew. */
 #include "forks.h"
+
+#include "recorded.h"
 
 /* ---- Several loops ---- */
 
@@ -193,4 +196,90 @@ TEST(fork_hooks_keep_pickers) {
   CHECK_INT(atomic_load(&self.seen), 2);
   penstock_channel_release(self.channel);
   EVENTUALLY(atomic_load(&self.finalized) == 1);
+}
+
+/* ---- Telemetry ---- */
+
+typedef struct recorded {
+  penstock_telemetry *telemetry;
+  penstock_channel *channel, *collector;
+  penstock_call *call;
+  latch begun;
+} recorded;
+
+static bool recorded_has(recorded *self, reader read, const char *part) {
+  char *text = NULL;
+  bool found = read(self->telemetry, &text) == PENSTOCK_OK && strstr(text, part);
+  if (!found && text) printf("  %s\n", text);
+  penstock_free(text);
+  return found;
+}
+
+/* The parent's spans and counts are the parent's to tell, and no thread of the child exports. */
+static void record_in_child(void *pointer) {
+  recorded *self = pointer;
+  penstock_reply *reply = NULL;
+  char *text = NULL;
+  /* This call of the parent ends, and is not recorded. */
+  CHILD(penstock_call_wait(self->call, &reply) == PENSTOCK_OK && penstock_reply_code(reply) == 1);
+  penstock_reply_release(reply);
+  penstock_call_release(self->call);
+  CHILD(recorded_has(self, penstock_telemetry_stats_json,
+                     "{\"kept\":0,\"bytes\":0,\"taken\":0,\"dropped\":0,\"refused\":0}"));
+  int32_t code = -1;
+  CHILD(unary_result(self->channel, &code) == PENSTOCK_OK && code == 0);
+  CHILD(recorded_has(self, penstock_telemetry_stats_json, "{\"kept\":2,"));
+  CHILD(penstock_telemetry_spans_json(self->telemetry, &text) == PENSTOCK_OK);
+  CHILD(text && occurrences(text, "\"traceId\"") == 2 && !strstr(text, "Bidi"));
+  penstock_free(text);
+  text = NULL;
+  CHILD(penstock_telemetry_prometheus_text(self->telemetry, &text) == PENSTOCK_OK);
+  CHILD(text && occurrences(text, "\ngrpc_client_attempt_started_total{") == 1 && strstr(text, "\"} 1\n"));
+  penstock_free(text);
+  penstock_channel_release(self->channel);
+  penstock_channel_release(self->collector);
+  penstock_telemetry_release(self->telemetry);
+}
+
+static int32_t delay_export(penstock_hop *hop, void *state) {
+  OK(penstock_request_set_method(penstock_hop_request(hop), UNARY));
+  OK(penstock_metadata_set(penstock_hop_metadata(hop), "x-delay-ms", "3600000"));
+  latch_signal(state);
+  return PENSTOCK_NEXT;
+}
+
+static void *export_recorded(void *pointer) {
+  recorded *self = pointer;
+  int32_t code = -1;
+  /* The metrics' request ends when the channel is closed, before the spans'. */
+  CHECK_RESULT(penstock_telemetry_flush(self->telemetry, self->collector, 3600000, &code, NULL), PENSTOCK_E_CLOSED);
+  return NULL;
+}
+
+TEST(fork_hooks_telemetry_begins_anew) {
+  with_hooks();
+  recorded self = {telemetry_new(NULL), open_channel(), open_channel(), NULL, LATCH_INIT};
+  telemetry_add(self.telemetry, self.channel);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.on_start = delay_export;
+  table.user_data = &self.begun;
+  ready_add(self.collector, &table, 0);
+  for (int i = 0; i < 3; i++) check_echo(self.channel);
+  self.call = start_with(self.channel, BIDI, PENSTOCK_KIND_BIDI, NULL);
+  OK(penstock_call_send(self.call, "one", 3));
+  CHECK_MESSAGE(self.call, "one");
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, export_recorded, &self)) abort();
+  latch_wait(&self.begun, 1);
+  reap(fork_and(record_in_child, &self));
+  CHECK(recorded_has(&self, penstock_telemetry_stats_json, "{\"kept\":6,"));
+  OK(penstock_channel_close(self.collector));
+  pthread_join(thread, NULL);
+  OK(penstock_call_half_close(self.call));
+  CHECK_FINISH(self.call, 0);
+  penstock_call_release(self.call);
+  CHECK(recorded_has(&self, penstock_telemetry_stats_json, "{\"kept\":8,"));
+  penstock_channel_release(self.channel);
+  penstock_channel_release(self.collector);
+  penstock_telemetry_release(self.telemetry);
 }

@@ -1,45 +1,8 @@
-/* telemetry.h: metrics and spans of OpenTelemetry, their texts, their bounds, and exports to a server that is no collector.
- * Tests/packages/telemetry.py exports to one. */
-#include "ready.h"
+/* telemetry.h: metrics and spans of OpenTelemetry, their texts and their bounds. test_telemetry_export.c exports them. */
+#include "recorded.h"
 
-#include <unistd.h>
-
-static penstock_telemetry *telemetry_new(const char *options) {
-  penstock_telemetry *telemetry = NULL;
-  penstock_error *error = NULL;
-  OK(penstock_telemetry_new(options, &telemetry, &error));
-  if (error) printf("  %s\n", penstock_error_message(error));
-  penstock_error_release(error);
-  return telemetry;
-}
-static void telemetry_add(penstock_telemetry *telemetry, penstock_channel *channel) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  OK(penstock_ready_telemetry(telemetry, &table, NULL));
-  ready_add(channel, &table, 0);
-}
-
-typedef penstock_result (*reader)(penstock_telemetry *, char **);
-static char *text_of(penstock_telemetry *telemetry, reader read) {
-  char *text = NULL;
-  OK(read(telemetry, &text));
-  return text;
-}
-static void check_text(penstock_telemetry *telemetry, reader read, const char *const *parts, size_t count) {
-  char *text = text_of(telemetry, read);
-  for (size_t i = 0; i < count; i++) CHECK_HAS(text, parts[i]);
-  penstock_free(text);
-}
-#define CHECK_TEXT(telemetry, read, ...)                                                                               \
-  do {                                                                                                                 \
-    const char *const parts[] = {__VA_ARGS__};                                                                         \
-    check_text(telemetry, read, parts, sizeof(parts) / sizeof(*parts));                                                \
-  } while (0)
-
-static int occurrences(const char *text, const char *part) {
-  int count = 0;
-  for (; (text = strstr(text, part)); text += strlen(part)) count++;
-  return count;
-}
+#include "calls.h"
+#include "pool.h"
 
 TEST(telemetry_counts_calls_and_attempts) {
   penstock_channel *channel = open_channel();
@@ -166,7 +129,7 @@ TEST(telemetry_has_a_span_for_each_attempt) {
   char parent[64];
   snprintf(parent, sizeof(parent), "\"parentSpanId\":\"%.16s\"", call + 10);
   CHECK_INT(occurrences(text, parent), 3);
-  CHECK_INT(occurrences(text, "\"status\":{\"message\":\"no\",\"code\":2}"), 4);
+  CHECK_INT(occurrences(text, "\"status\":{\"message\":\"ABORTED: no\",\"code\":2}"), 4);
   penstock_free(text);
   CHECK_TEXT(telemetry, penstock_telemetry_metrics_json, "\"asInt\":\"3\",",
              "{\"count\":\"1\",\"sum\":", "{\"count\":\"3\",\"sum\":12,");
@@ -231,60 +194,163 @@ TEST(telemetry_keeps_no_more_than_its_bounds) {
   penstock_telemetry_release(small);
 }
 
-TEST(telemetry_exports_that_fail) {
-  penstock_channel *channel = open_channel(), *dead = NULL;
-  OK(penstock_channel_new(dead_address(), "{\"tls\": false}", &dead, NULL));
+/* A hop below that of the call sends it elsewhere. */
+static int32_t send_elsewhere(penstock_hop *hop, void *state) {
+  (void)state;
+  penstock_request *request = penstock_hop_request(hop);
+  OK(penstock_request_set_method(request, "/penstock.Echo/Nothing"));
+  OK(penstock_request_set_authority(request, "other.example:77"));
+  return PENSTOCK_NEXT;
+}
+
+TEST(telemetry_spans_have_what_their_hop_was_asked_for) {
+  penstock_channel *channel = open_channel();
   penstock_telemetry *telemetry = telemetry_new(NULL);
   telemetry_add(telemetry, channel);
-  CHECK_INT(unary_code(channel, "ping"), 0);
-  int32_t code = -1;
-  OK(penstock_telemetry_flush(telemetry, dead, 30000, &code, NULL));
-  CHECK_INT(code, PENSTOCK_STATUS_UNAVAILABLE);
-  CHECK_TEXT(telemetry, penstock_telemetry_stats_json, "\"kept\":2,",
-             "\"exports\":{\"sent\":2,\"failed\":2,\"code\":14,");
-  OK(penstock_telemetry_flush(telemetry, channel, 0, &code, NULL));
-  CHECK_INT(code, PENSTOCK_STATUS_DEADLINE_EXCEEDED);
-  /* The peer is no collector: it will never take the spans. Exports are not recorded. */
-  OK(penstock_telemetry_flush(telemetry, channel, 30000, &code, NULL));
-  CHECK_INT(code, PENSTOCK_STATUS_UNIMPLEMENTED);
-  CHECK_TEXT(telemetry, penstock_telemetry_stats_json,
-             "\"kept\":0,\"bytes\":0,\"taken\":0,\"dropped\":0,\"refused\":2}", "\"code\":12,");
-  char *text = text_of(telemetry, penstock_telemetry_prometheus_text);
-  CHECK(strstr(text, "opentelemetry") == NULL);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.on_start = send_elsewhere;
+  ready_add(channel, &table, 0);
+  CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_UNIMPLEMENTED);
+  char *text = text_of(telemetry, penstock_telemetry_spans_json);
+  char *sent = strstr(text, "\"name\":\"Sent.penstock.Echo/Unary\"");
+  REQUIRE(sent != NULL);
+  CHECK_HAS(text, "\"name\":\"Attempt.penstock.Echo/Nothing\"");
+  CHECK_HAS(text, "{\"key\":\"server.address\",\"value\":{\"stringValue\":\"other.example\"}}");
+  CHECK_HAS(sent, "{\"key\":\"rpc.method\",\"value\":{\"stringValue\":\"Unary\"}}");
+  CHECK_HAS(sent, "{\"key\":\"server.address\",\"value\":{\"stringValue\":\"127.0.0.1\"}}");
   penstock_free(text);
-  penstock_error *error = NULL;
-  CHECK_RESULT(penstock_telemetry_flush(telemetry, channel, -1, &code, &error), PENSTOCK_E_INVALID_ARGUMENT);
-  CHECK_ERROR(error, PENSTOCK_E_INVALID_ARGUMENT, NULL, "timeout_ms");
-  penstock_channel_close(channel);
-  CHECK_RESULT(penstock_telemetry_flush(telemetry, channel, 1000, &code, NULL), PENSTOCK_E_CLOSED);
   penstock_channel_release(channel);
-  penstock_channel_release(dead);
   penstock_telemetry_release(telemetry);
 }
 
-typedef struct flusher {
-  penstock_telemetry *telemetry;
-  penstock_channel *channel;
-  atomic_int result;
-} flusher;
-static int32_t flush_in_callback(penstock_hop *hop, void *state) {
-  (void)hop;
-  flusher *self = state;
-  atomic_store(&self->result, penstock_telemetry_flush(self->telemetry, self->channel, 1000, NULL, NULL));
+static int32_t end_call(penstock_hop *hop, void *state) {
+  (void)state;
+  OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not that"));
   return PENSTOCK_NEXT;
 }
-TEST(telemetry_flush_in_a_callback) {
-  penstock_runtime *runtime = new_runtime(NULL);
-  flusher flusher = {telemetry_new(NULL), open_channel_on(runtime), PENSTOCK_OK};
+
+/* gRFC A66 has such an attempt end with CANCELLED. */
+TEST(telemetry_of_an_attempt_that_a_hop_above_ends) {
+  penstock_channel *channel = open_channel();
+  penstock_telemetry *telemetry = telemetry_new(NULL);
+  telemetry_add(telemetry, channel);
   penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  table.on_start = flush_in_callback;
-  table.user_data = &flusher;
-  ready_add(flusher.channel, &table, 0);
-  CHECK_INT(unary_code(flusher.channel, "ping"), 0);
-  CHECK_INT(atomic_load(&flusher.result), PENSTOCK_E_WOULD_DEADLOCK);
-  penstock_channel_release(flusher.channel);
-  penstock_runtime_release(runtime);
-  penstock_telemetry_release(flusher.telemetry);
+  table.on_receive = end_call;
+  ready_add(channel, &table, 0);
+  CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_PERMISSION_DENIED);
+  char *text = text_of(telemetry, penstock_telemetry_spans_json);
+  const char *cancelled = strstr(text, "\"status\":{\"message\":\"CANCELLED\",\"code\":2}"),
+             *sent = strstr(text, "\"name\":\"Sent."),
+             *denied = strstr(text, "\"status\":{\"message\":\"PERMISSION_DENIED: not that\",\"code\":2}");
+  CHECK(cancelled && sent && denied && cancelled < sent && sent < denied);
+  penstock_free(text);
+  CHECK_TEXT(telemetry, penstock_telemetry_prometheus_text, "attempt_duration_seconds_count{", "=\"CANCELLED\"} 1\n",
+             "=\"PERMISSION_DENIED\"} 1\n");
+  penstock_channel_release(channel);
+  penstock_telemetry_release(telemetry);
+}
+
+static int32_t restart(penstock_hop *hop, void *state) {
+  (void)state;
+  return penstock_hop_can_restart(hop) == PENSTOCK_OK ? PENSTOCK_RESTART : PENSTOCK_NEXT;
+}
+
+/* Such a call comes to the hop twice: with a span each time. */
+TEST(telemetry_of_a_call_that_a_hop_above_restarts) {
+  penstock_channel *channel = open_channel();
+  penstock_telemetry *telemetry = telemetry_new(NULL);
+  telemetry_add(telemetry, channel);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.on_status = restart;
+  table.max_restarts = 1;
+  table.replay_bytes = 1000;
+  table.level = PENSTOCK_LEVEL_OBJECT;
+  ready_add(channel, &table, 1);
+  penstock_reply *reply = ready_unary(channel, "ping", "\"x-status\": \"10\"");
+  CHECK_INT(ready_code(reply), PENSTOCK_STATUS_ABORTED);
+  char *text = text_of(telemetry, penstock_telemetry_spans_json);
+  CHECK_INT(occurrences(text, "\"name\":\"Sent."), 2);
+  CHECK_INT(occurrences(text, "\"name\":\"Attempt."), 2);
+  CHECK_INT(occurrences(text, "\"status\":{\"message\":\"ABORTED\",\"code\":2}"), 4);
+  CHECK_INT(occurrences(text, "\"name\":\"Outbound message\""), 2);
+  penstock_free(text);
+  CHECK_TEXT(telemetry, penstock_telemetry_prometheus_text, "=\"ABORTED\"} 2\n",
+             "grpc_client_call_duration_seconds_count{");
+  penstock_channel_release(channel);
+  penstock_telemetry_release(telemetry);
+}
+
+TEST(telemetry_counts_compressed_bytes) {
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"compression\": \"gzip\"}", &channel, NULL));
+  penstock_telemetry *telemetry = telemetry_new(NULL);
+  telemetry_add(telemetry, channel);
+  char request[8001];
+  memset(request, 'a', 8000);
+  request[8000] = 0;
+  CHECK_INT(unary_code(channel, request), 0);
+  CHECK_TEXT(telemetry, penstock_telemetry_spans_json, "{\"key\":\"message-size\",\"value\":{\"intValue\":\"8000\"}}");
+  char *text = text_of(telemetry, penstock_telemetry_prometheus_text);
+  const char *sum = strstr(text, "\ngrpc_client_attempt_sent_total_compressed_message_size_bytes_sum{");
+  const char *value = sum ? strstr(sum, "} ") : NULL;
+  REQUIRE(value != NULL);
+  long sent = strtol(value + 2, NULL, 10);
+  CHECK(sent > 0 && sent < 1000);
+  penstock_free(text);
+  penstock_channel_release(channel);
+  penstock_telemetry_release(telemetry);
+}
+
+/* The status comes on one lane while messages are sent on the other. */
+TEST(telemetry_on_executors) {
+  enum { CALLS = 40 };
+  pool out, in;
+  pool_open(&out, 2);
+  pool_open(&in, 2);
+  penstock_channel *channel = open_channel();
+  penstock_telemetry *telemetry = telemetry_new(NULL);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  OK(penstock_ready_telemetry(telemetry, &table, NULL));
+  table.outbound_executor = out.executor;
+  table.inbound_executor = in.executor;
+  ready_add(channel, &table, 0);
+  for (int i = 0; i < CALLS; i++) {
+    if (i % 2) {
+      exchange(channel, 20);
+      continue;
+    }
+    penstock_call *call = start_with(channel, BIDI, PENSTOCK_KIND_BIDI, NULL);
+    for (int n = 0; n < 20; n++) OK(penstock_call_send(call, "x", 1));
+    CHECK_MESSAGE(call, "x");
+    OK(penstock_call_cancel(call, NULL));
+    CHECK_FINISH(call, PENSTOCK_STATUS_CANCELLED);
+    penstock_call_release(call);
+  }
+  /* destroy may come later than the reply. */
+  EVENTUALLY(telemetry_has(telemetry, penstock_telemetry_stats_json, "\"kept\":80,"));
+  char *text = text_of(telemetry, penstock_telemetry_spans_json);
+  CHECK_INT(occurrences(text, "\"status\":{\"code\":1},"), CALLS);
+  CHECK_INT(occurrences(text, "\"name\":\"Attempt."), CALLS);
+  CHECK(occurrences(text, "\"name\":\"Inbound message\"") >= 21 * CALLS / 2);
+  penstock_free(text);
+  CHECK_TEXT(telemetry, penstock_telemetry_prometheus_text, "grpc_status=\"CANCELLED\"} 20\n",
+             "grpc_status=\"OK\"} 20\n");
+  penstock_channel_release(channel);
+  penstock_telemetry_release(telemetry);
+  pool_close(&out);
+  pool_close(&in);
+}
+
+TEST(telemetry_escapes_labels) {
+  penstock_channel *channel = NULL;
+  OK(penstock_channel_new("unix:/nowhere/a\n\"b\xff", "{\"tls\": false}", &channel, NULL));
+  penstock_telemetry *telemetry = telemetry_new(NULL);
+  telemetry_add(telemetry, channel);
+  CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_UNAVAILABLE);
+  CHECK_TEXT(telemetry, penstock_telemetry_prometheus_text, "grpc_target=\"unix:/nowhere/a\\n\\\"b\xef\xbf\xbd\"} 1\n");
+  CHECK_TEXT(telemetry, penstock_telemetry_metrics_json, "\"unix:/nowhere/a\\u000a\\\"b\xef\xbf\xbd\"");
+  penstock_channel_release(channel);
+  penstock_telemetry_release(telemetry);
 }
 
 TEST(telemetry_options_are_checked) {

@@ -180,7 +180,7 @@ def spans_are_the_same_in_json():
         parsed = spans_of(from_json(telemetry.take_spans(), ExportTraceServiceRequest))
         expect([span.name for span in parsed], 2 * ["Attempt." + HELLO, "Sent." + HELLO])
         expect([(span.status.code, span.status.message) for span in parsed],
-               2 * [(Status.STATUS_CODE_OK, "")] + 2 * [(Status.STATUS_CODE_ERROR, "not so")])
+               2 * [(Status.STATUS_CODE_OK, "")] + 2 * [(Status.STATUS_CODE_ERROR, "FAILED_PRECONDITION: not so")])
         expect(parsed[0].parent_span_id, parsed[1].span_id)
         # Each span is given once.
         expect(spans_of(from_json(telemetry.take_spans(), ExportTraceServiceRequest)), [])
@@ -218,7 +218,7 @@ def an_attempt_is_a_span():
     expect((first.parent_span_id, second.parent_span_id), (sent.span_id, sent.span_id))
     expect([attributes(span.attributes)["previous-rpc-attempts"] for span in (first, second)], [0, 1])
     for span in (first, second, sent):
-        expect((span.status.code, span.status.message), (Status.STATUS_CODE_ERROR, "not so"))
+        expect((span.status.code, span.status.message), (Status.STATUS_CODE_ERROR, "FAILED_PRECONDITION: not so"))
     found = points(metrics)
     expect(found[ATTEMPT + "started", HELLO, None].as_int, 2)
     expect(found[ATTEMPT + "duration", HELLO, "FAILED_PRECONDITION"].count, 2)

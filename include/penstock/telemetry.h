@@ -19,6 +19,8 @@
 extern "C" {
 #endif
 
+/* In a forked child that goes on with its parent's handles (fork.h) the object begins anew: the spans, the counts and the
+ * running calls are the parent's. */
 typedef struct penstock_telemetry penstock_telemetry;
 
 /* Makes an object that records, with the options in `options_json` (NUL-terminated; NULL for the defaults, which are
@@ -27,7 +29,8 @@ typedef struct penstock_telemetry penstock_telemetry;
  *   "metrics": true, "spans": true; what is recorded
  *   "messages": true; whether each message of an attempt is an event of its span, at most 128 of a span
  *   "sampled": 100; the percentage of the traces beginning here whose spans are recorded, a number from 0 to 100
- *   "max_methods": 256; calls of further methods, counted for each target, are counted together as "other"
+ *   "max_methods": 256; how many pairs of a method and a target are counted apart; the others are counted together as
+ *       "other"
  *   "max_spans": 2048, "max_span_bytes": 4194304; how many spans, and how many bytes of them, are kept until they are read
  *       or exported; further ones are dropped, and counted
  * result: E_INVALID_ARGUMENT: `telemetry` is NULL. E_INVALID_JSON: a wrong option; `error` names the JSON path.
@@ -48,7 +51,8 @@ PENSTOCK_API void penstock_telemetry_release(penstock_telemetry *telemetry);
 
 /* Fills `table` with an interceptor that records into `telemetry`; the head of ready.h has the rules for such tables. Any
  * number of tables may share the object. The table has PENSTOCK_LEVEL_BOTH and per_attempt: one hop for the call as a
- * whole, above the codec, and one for each attempt, below all other hops.
+ * whole, above the codec, and one for each attempt, below all other hops but those per attempt with a lower priority. A call
+ * must have the hops of one telemetry object only, because each takes the traceparent that it finds for its parent.
  *
  * Metrics, with the attributes grpc.method ("package.Service/Method") and grpc.target (as the program gave it), and all
  * but the first also grpc.status (such as "OK"):
@@ -88,19 +92,23 @@ PENSTOCK_API penstock_result penstock_telemetry_spans_json(penstock_telemetry *t
 /* Gives figures about the object itself: {"spans": {"kept", "bytes", "taken", "dropped", "refused"}, "exports": {"sent",
  * "failed", "code", "message"}}. "taken": spans that were read, or that a collector has accepted; "dropped": those for which
  * there was no room or no memory; "refused": those that a collector has refused. "exports" counts requests; "code" and
- * "message" are the status of the last one that failed, null if none has.
+ * "message" are the status of the last one that failed, or 0 and the collector's message about one that it has taken, whichever
+ * came last; null if there was neither.
  * result: as penstock_telemetry_prometheus_text.
  * memory: *json is owned by the caller; free with penstock_free.
  * threads: any, also while calls run */
 PENSTOCK_API penstock_result penstock_telemetry_stats_json(penstock_telemetry *telemetry, char **json);
 
 /* Exports the metrics, and then the spans, by OTLP over gRPC on `channel`, and waits until the collector has answered, for up
- * to `timeout_ms` milliseconds (0 to 86400000) in all. Spans are sent in requests of at most 512 spans and about 1 MB. A
- * program calls this on its own schedule, from a thread that may wait, and once before it ends; nothing is sent otherwise.
+ * to `timeout_ms` milliseconds (0 to 86400000) in all, of which the metrics take half at most. Metrics are sent in requests of
+ * about 1 MB, and spans in requests of at most 512 spans and about 1 MB. A program calls this on its own schedule, from a
+ * thread that may wait, and once before it ends; nothing is sent otherwise. The channel's codec, "content_subtype" and
+ * "max_send_message_bytes" do not hold for exports.
  *
  * `code` (nullable) gets the status of the first request that failed; PENSTOCK_STATUS_OK: none has. After CANCELLED,
- * DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS the spans are kept for the next export; after other
- * codes they are dropped and counted as refused, as OTLP says.
+ * DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS, after RESOURCE_EXHAUSTED with the detail
+ * google.rpc.RetryInfo, and after any status of a request of which nothing was sent, such as that of an interceptor, the
+ * spans are kept for the next export; after other statuses they are dropped and counted as refused, as OTLP says.
  * result: OK: requests were sent, or there was nothing to send. E_INVALID_ARGUMENT: `telemetry` or `channel` is NULL, or
  * `timeout_ms` is out of range. E_BUSY: another thread takes or exports spans. E_CLOSED: the channel is closed.
  * E_WOULD_DEADLOCK: on the thread that drives the runtime. E_FORKED: an object of a parent of this process. E_NO_MEMORY. With

@@ -92,20 +92,21 @@ enum Instrument {
 }
 
 extension Telemetry {
-  /// An ExportMetricsServiceRequest; nil: no memory.
-  func metricsRequest() -> ByteBuffer? {
+  /// An ExportMetricsServiceRequest with the methods that have these indexes; nil: no memory.
+  func metricsRequest(_ indexes: Range<Int> = 0..<Int.max) -> ByteBuffer? {
     let made = ByteBuffer()
     var request = ProtoWriter(into: made)
-    let until = now
     request.message(1) { resourceMetrics in
       write(&resourceMetrics, resource: 1)
       resourceMetrics.message(2) { scopeMetrics in
         write(&scopeMetrics, scope: 1)
-        read { methods in
+        read { all, since in
+          let methods = all[indexes.clamped(to: 0..<all.count)]
           guard !methods.isEmpty else { return }
-          scopeMetrics.message(2) { writeStarted(methods, until, &$0) }
+          let times = Times(since: since, until: now)
+          scopeMetrics.message(2) { writeStarted(methods, times, &$0) }
           for instrument in Instrument.all {
-            scopeMetrics.message(2) { write(instrument, methods, until, &$0) }
+            scopeMetrics.message(2) { write(instrument, methods, times, &$0) }
           }
         }
       }
@@ -149,15 +150,20 @@ extension Telemetry {
   /// AggregationTemporality CUMULATIVE.
   private static var cumulative: UInt64 { 2 }
 
-  private func writeStarted(_ methods: [Method], _ until: UInt64, _ metric: inout ProtoWriter) {
+  /// The time of a data point, in nanoseconds since 1970.
+  private struct Times {
+    let since, until: UInt64
+  }
+
+  private func writeStarted(_ methods: ArraySlice<Method>, _ times: Times, _ metric: inout ProtoWriter) {
     metric.string(1, "grpc.client.attempt.started")
     metric.string(2, "Attempts that were started.")
     metric.string(3, "{attempt}")
     metric.message(7) { sum in
       for method in methods {
         sum.message(1) { point in
-          point.fixed64(2, since)
-          point.fixed64(3, until)
+          point.fixed64(2, times.since)
+          point.fixed64(3, times.until)
           point.fixed64(6, method.attempts)
           write(method, &point, attributes: 7)
         }
@@ -168,7 +174,7 @@ extension Telemetry {
   }
 
   private func write(
-    _ instrument: Instrument, _ methods: [Method], _ until: UInt64, _ metric: inout ProtoWriter
+    _ instrument: Instrument, _ methods: ArraySlice<Method>, _ times: Times, _ metric: inout ProtoWriter
   ) {
     metric.string(1, instrument.name)
     metric.string(2, instrument.meaning)
@@ -178,8 +184,8 @@ extension Telemetry {
         for ended in method.codes where instrument.histogram(ended).count > 0 {
           histogram.message(1) { point in
             write(instrument, instrument.histogram(ended), &point)
-            point.fixed64(2, since)
-            point.fixed64(3, until)
+            point.fixed64(2, times.since)
+            point.fixed64(3, times.until)
             write(method, &point, attributes: 9)
             point.attribute(9, "grpc.status", .text(ended.code.name.bytes))
           }

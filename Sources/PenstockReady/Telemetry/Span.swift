@@ -8,6 +8,11 @@ final class Span {
   private let parent: UInt64?
   /// Nanoseconds since 1970.
   private let began: UInt64
+  // The request as it was at on_start: hops below may change the call's request. Each text ends with a NUL.
+  private let path: ByteBuffer
+  private let target: ByteBuffer
+  private let authority: ByteBuffer
+  private let rpc: RPCProtocol
   var traceState: ByteBuffer?
   /// The address of the server that was picked, followed by a NUL.
   var peer: ByteBuffer?
@@ -27,10 +32,15 @@ final class Span {
   private static var ok: UInt64 { 1 }
   private static var error: UInt64 { 2 }
 
-  init(_ place: TraceParent, parent: UInt64?, began: UInt64) {
+  /// `hop`: in on_start.
+  init(_ place: TraceParent, parent: UInt64?, began: UInt64, of hop: Hop) {
     self.place = place
     self.parent = parent
     self.began = began
+    path = hop.path
+    target = hop.target
+    authority = hop.authority ?? hop.defaultAuthority
+    rpc = hop.rpc
   }
 
   /// Adds the event of a message, `age` nanoseconds after the span began.
@@ -55,17 +65,15 @@ final class Span {
     droppedEvents += 1
   }
 
-  /// The message Span; nil: no memory.
-  func encoded(_ hop: Hop, _ code: StatusCode, _ status: Status?, _ duration: UInt64, isAttempt: Bool)
-    -> ByteBuffer?
-  {
+  /// The message Span; nil: no memory. `status`: nil: the span ends with CANCELLED.
+  func encoded(_ status: Status?, _ duration: UInt64, isAttempt: Bool) -> ByteBuffer? {
+    let code = status?.code ?? .cancelled
     let made = ByteBuffer()
     var span = ProtoWriter(into: made)
     id(&span, 1, place.high, place.low)
     id(&span, 2, place.span)
     if let traceState { span.text(3, traceState.view) }
     if let parent { id(&span, 4, parent) }
-    let path = hop.path
     let name = ByteBuffer()
     let method = ByteView(rebasing: path.view.dropLast().dropFirst())
     if !name.append(isAttempt ? "Attempt." : "Sent.") || !name.append(method) { span.fail() }
@@ -74,11 +82,11 @@ final class Span {
     span.fixed64(7, began)
     span.fixed64(8, began &+ duration)
     let slash = method.lastIndex(of: 0x2f) ?? 0
-    let isConnect = hop.rpc == .connect
+    let isConnect = rpc == .connect
     span.attribute(9, "rpc.system", .text((isConnect ? "connect_rpc" : "grpc" as StaticString).bytes))
     span.attribute(9, "rpc.service", .text(ByteView(rebasing: method[..<slash])))
     span.attribute(9, "rpc.method", .text(ByteView(rebasing: method[min(slash + 1, method.count)...])))
-    writeServer(hop, &span)
+    writeServer(&span)
     if isAttempt {
       if let peer { writeAddress("network.peer", ByteView(rebasing: peer.view.dropLast()), &span) }
       span.attribute(9, "previous-rpc-attempts", .number(Int64(previousAttempts)))
@@ -95,11 +103,11 @@ final class Span {
     span.encoded(events.view)
     if droppedEvents > 0 { span.varint(12, droppedEvents) }
     span.message(15) { ended in
-      if code != .ok { ended.text(2, status?.message ?? ("" as StaticString).bytes) }
+      if code != .ok { writeDescription(code, status, &ended) }
       ended.varint(3, code == .ok ? Span.ok : Span.error)
     }
     span.fixed32(16, 1)
-    withExtendedLifetime((path, name)) {}
+    withExtendedLifetime(name) {}
     return span.isComplete ? made : nil
   }
 
@@ -108,18 +116,25 @@ final class Span {
     for number in numbers { span.element(number.byteSwapped) }
   }
 
-  private func writeServer(_ hop: Hop, _ span: inout ProtoWriter) {
-    let target = hop.target
+  /// Writes "NAME: message", or "NAME" if the message is empty (gRFC A72).
+  private func writeDescription(_ code: StatusCode, _ status: Status?, _ ended: inout ProtoWriter) {
+    let text = ByteBuffer()
+    if !text.append(code.name) { ended.fail() }
+    if let status, !status.message.isEmpty, !text.append(": ") || !text.append(status.message) {
+      ended.fail()
+    }
+    ended.text(2, text.view)
+    withExtendedLifetime(text) {}
+  }
+
+  private func writeServer(_ span: inout ProtoWriter) {
     let text = ByteView(rebasing: target.view.dropLast())
     let unix = ("unix:" as StaticString).bytes
     if text.count > unix.count, bytesEqual(ByteView(rebasing: text[..<unix.count]), unix) {
       writeAddress("server", text, &span)
     } else {
-      let authority = hop.call.request.authority ?? hop.defaultAuthority
       writeAddress("server", ByteView(rebasing: authority.view.dropLast()), &span)
-      withExtendedLifetime(authority) {}
     }
-    withExtendedLifetime(target) {}
   }
 
   /// Writes the attributes `key`.address and `key`.port of "host:port", "[::1]:443", "host" or "unix:/path".

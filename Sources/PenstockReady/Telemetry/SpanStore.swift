@@ -24,6 +24,7 @@ final class SpanStore: @unchecked Sendable {
   private let queue = ByteBuffer()
   private var counts = Counts()
   private var isTaken = false
+  private var mark = ForkMark()
 
   /// The number of the field "spans" in ScopeSpans.
   static let field: UInt32 = 2
@@ -33,16 +34,26 @@ final class SpanStore: @unchecked Sendable {
     mostBytes = bytes
   }
 
+  /// Takes the lock. In a forked child it first forgets the spans, which are the parent's to send, and the thread that
+  /// took some in the parent.
+  private func enter() {
+    lock.lock()
+    guard mark.hasForked() else { return }
+    queue.removeAll(keepingCapacity: false)
+    counts = Counts()
+    isTaken = false
+  }
+
   var figures: Counts {
-    lock.withLock {
-      counts.bytes = UInt64(queue.count)
-      return counts
-    }
+    enter()
+    defer { lock.unlock() }
+    counts.bytes = UInt64(queue.count)
+    return counts
   }
 
   /// Keeps a span; nil: there was no memory to write it.
   func keep(_ span: ByteBuffer?) {
-    lock.lock()
+    enter()
     defer { lock.unlock() }
     guard let span, counts.kept < most, let size = ProtoWriter.bytesFieldSize(SpanStore.field, span.count),
       size <= mostBytes - queue.count, queue.reserve(size)
@@ -63,11 +74,11 @@ final class SpanStore: @unchecked Sendable {
 
   /// Begins to take spans. False: another thread takes some.
   func beginTaking() -> Bool {
-    lock.withLock {
-      let wasTaken = isTaken
-      isTaken = true
-      return !wasTaken
-    }
+    enter()
+    defer { lock.unlock() }
+    let wasTaken = isTaken
+    isTaken = true
+    return !wasTaken
   }
 
   func endTaking() { lock.withLock { isTaken = false } }

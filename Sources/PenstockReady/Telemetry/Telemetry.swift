@@ -62,11 +62,12 @@ public final class Telemetry: @unchecked Sendable {
   public var exportFigures: Exports { exports.figures }
   let dice = Dice(seed: nil)
   let bounds = Bounds()
-  /// Nanoseconds since 1970: the counts are those since then.
-  let since: UInt64
   private let platform = Platform()
   private let lock = Lock()
+  /// Nanoseconds since 1970: the counts are those since then.
+  private var since: UInt64
   private var methods: [Method] = []
+  private var mark = ForkMark()
 
   public init(_ options: Options) {
     self.options = options
@@ -86,11 +87,22 @@ public final class Telemetry: @unchecked Sendable {
     return path.count >= package.count && bytesEqual(ByteView(rebasing: path[..<package.count]), package)
   }
 
-  /// Calls `body` with the counts. The reference to the array is released while the lock is held: so the next change
-  /// finds it gone and need not copy the array.
-  func read<Result>(_ body: ([Method]) -> Result) -> Result {
-    var lent = lock.withLock { methods }
-    let result = body(lent)
+  /// Takes the lock. In a forked child it first begins to count anew, because the counts until then are the parent's.
+  private func enter() {
+    lock.lock()
+    guard mark.hasForked() else { return }
+    methods = []
+    since = platform.wallClock()
+  }
+
+  /// Calls `body` with the counts, and the time since which they are counted. The reference to the array is released
+  /// while the lock is held: so the next change finds it gone and need not copy the array.
+  func read<Result>(_ body: (_ methods: [Method], _ since: UInt64) -> Result) -> Result {
+    enter()
+    var lent = methods
+    let begin = since
+    lock.unlock()
+    let result = body(lent, begin)
     lock.lock()
     withExtendedLifetime(lent) {}
     lent = []
@@ -101,7 +113,7 @@ public final class Telemetry: @unchecked Sendable {
   /// The index of a method, which begins to be counted if it is new. `path` begins with a slash.
   func method(_ path: ByteView, _ target: ByteView) -> Int {
     let name = ByteView(rebasing: path.dropFirst())
-    lock.lock()
+    enter()
     defer { lock.unlock() }
     var others: Int?
     for index in 0..<methods.count {
@@ -118,6 +130,13 @@ public final class Telemetry: @unchecked Sendable {
     if copy == nil, let others { return others }
     methods.append(Method(name: copy, target: copy == nil ? nil : channel))
     return methods.count - 1
+  }
+
+  /// How many methods are counted apart, and 1 more if there are others.
+  var methodCount: Int {
+    enter()
+    defer { lock.unlock() }
+    return methods.count
   }
 
   func attemptStarted(_ method: Int) { lock.withLock { methods[method].attempts += 1 } }

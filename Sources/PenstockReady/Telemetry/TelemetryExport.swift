@@ -5,7 +5,7 @@ import PenstockWire
 
 /// The requests to a collector.
 extension Telemetry {
-  /// How many requests were sent, and the last failure.
+  /// How many requests were sent, and the last failure or the last warning of a collector.
   public struct Exports {
     public var sent: UInt64 = 0
     public var failed: UInt64 = 0
@@ -35,11 +35,10 @@ extension Telemetry {
     let until = clock &+ time
     var first = StatusCode.ok
     if options.metrics {
-      let path: StaticString = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
-      guard let request = metricsRequest() else { return (.noMemory, .ok) }
-      let (outcome, reply) = send(request, path, channel, until)
-      guard let reply else { return (outcome, .ok) }
-      first = reply.status.code
+      // If the collector is slow, half of the time is left for the spans.
+      let (outcome, code) = sendMetrics(over: channel, until: options.spans ? until &- time / 2 : until)
+      guard outcome == .ok else { return (outcome, code) }
+      first = code
     }
     // Spans that come meanwhile wait for the next export, so this one ends.
     var left = Int(clamping: spans.figures.kept)
@@ -48,22 +47,55 @@ extension Telemetry {
       guard let (oldest, count) = spans.oldest(min(left, Telemetry.mostSpans), bytes: Telemetry.mostBytes),
         count > 0, let request = tracesRequest(oldest)
       else { return (.noMemory, first) }
-      let (outcome, reply) = send(request, path, channel, until)
-      guard let reply else { return (outcome, first) }
+      let (outcome, answer) = send(request, path, channel, until)
+      guard let answer else { return (outcome, first) }
       left -= count
-      let code = reply.status.code
-      if first == .ok { first = code }
-      if Telemetry.mayRetry(code) { break }
-      let refused = code == .ok ? Telemetry.refused(reply.message, of: count) : count
+      if first == .ok { first = answer.code }
+      if answer.mayRetry { break }
+      let refused = answer.code == .ok ? Int(min(answer.rejected, UInt64(count))) : count
       spans.remove(oldest, count, refused: refused)
     }
     return (.ok, first)
   }
 
+  /// Sends the metrics, in requests of about `mostBytes`.
+  private func sendMetrics(over channel: ClientChannel, until: UInt64) -> (Outcome, StatusCode) {
+    let path: StaticString = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+    let count = methodCount
+    var first = StatusCode.ok
+    var next = 0
+    var number = count
+    repeat {
+      guard let request = metricsRequest(next..<(next + number)) else { return (.noMemory, first) }
+      if request.count > Telemetry.mostBytes, number > 1 {
+        number = (number + 1) / 2
+        continue
+      }
+      let (outcome, answer) = send(request, path, channel, until)
+      guard let answer else { return (outcome, first) }
+      if first == .ok { first = answer.code }
+      if answer.mayRetry { break }
+      next += number
+      number = min(number, count - next)
+    } while next < count
+    return (.ok, first)
+  }
+
+  /// How a request has ended.
+  private struct Answer {
+    let code: StatusCode
+    /// Whether the request may be sent again, with the next export.
+    let mayRetry: Bool
+    /// How many spans or data points the collector has rejected of a request that it has taken.
+    let rejected: UInt64
+  }
+
   private func send(
     _ request: ByteBuffer, _ path: StaticString, _ channel: ClientChannel, _ until: UInt64
-  ) -> (Outcome, Reply?) {
+  ) -> (Outcome, Answer?) {
     let options = CallOptions()
+    // A limit of the channel, which is for other calls, would hold the same spans back for ever.
+    options.maxSendBytes = Int(Int32.max)
     let now = clock
     options.hasDeadline = true
     options.deadline = until > now ? until - now : 0
@@ -71,33 +103,53 @@ extension Telemetry {
     guard let made else { return (outcome, nil) }
     defer { made.release() }
     return made._withUnsafeGuaranteedRef { call in
+      // The channel's codec and its content-type are for the messages of other calls.
+      call.call.codec = nil
+      call.call.request.labels = nil
       let (result, ended) = call.unary(.passRetained(request), options)
       guard result == .ok, let reply = ended?.takeRetainedValue() else { return (result, nil) }
-      exports.note(reply.status)
-      return (.ok, reply)
+      let status = reply.status
+      let (rejected, warning) = status.code == .ok ? Telemetry.partialSuccess(reply.message) : (0, nil)
+      exports.note(status, warning)
+      // Without a byte of the request the collector has not refused it: its status is that of the library, as when memory
+      // runs out, or of an interceptor, such as one that finds no token.
+      let wasSent = call.call.measures.firstByteSentAt.value > 0
+      let mayRetry = status.code != .ok && (!wasSent || Telemetry.mayRetry(status))
+      return (.ok, Answer(code: status.code, mayRetry: mayRetry, rejected: rejected))
     }
   }
 
-  /// The codes after which OTLP lets a request be sent again. RESOURCE_EXHAUSTED is none of them, unless the collector says
-  /// when to come back; else a request that is too large for it would stand before all others for ever.
-  private static func mayRetry(_ code: StatusCode) -> Bool {
-    code == .cancelled || code == .deadlineExceeded || code == .aborted || code == .outOfRange
+  /// Whether OTLP lets a request be sent again after a collector's status. After RESOURCE_EXHAUSTED only if the collector
+  /// says when to come back; else a request that is too large for it would stand before all others for ever.
+  private static func mayRetry(_ status: Status) -> Bool {
+    let code = status.code
+    if code == .resourceExhausted {
+      return status.findDetail(("google.rpc.RetryInfo" as StaticString).bytes) != nil
+    }
+    return code == .cancelled || code == .deadlineExceeded || code == .aborted || code == .outOfRange
       || code == .unavailable || code == .dataLoss
   }
 
-  /// How many spans an ExportTraceServiceResponse says to be refused ("rejected_spans").
-  private static func refused(_ response: Message?, of count: Int) -> Int {
-    guard let response else { return 0 }
+  /// Reads "partial_success" of an ExportTraceServiceResponse or an ExportMetricsServiceResponse: how many spans or data
+  /// points were rejected, and the collector's message about that or about something else; nil: it has none.
+  private static func partialSuccess(_ response: Message?) -> (rejected: UInt64, warning: Status?) {
+    guard let response else { return (0, nil) }
     return withExtendedLifetime(response) {
+      var rejected: UInt64 = 0
+      var warning: Status?
       var reader = ProtoReader(response.view)
       while case .field(let number, let value) = reader.next() {
         guard number == 1, case .bytes(let partial) = value else { continue }
         var inner = ProtoReader(partial)
         while case .field(let number, let value) = inner.next() {
-          if number == 1, case .varint(let refused) = value { return Int(min(refused, UInt64(count))) }
+          switch (number, value) {
+          case (1, .varint(let count)): rejected = Int64(bitPattern: count) < 0 ? 0 : count
+          case (2, .bytes(let message)) where !message.isEmpty: warning = Status(.ok, message)
+          default: break
+          }
         }
       }
-      return 0
+      return (rejected, warning)
     }
   }
 }
@@ -107,15 +159,30 @@ final class ExportTally: @unchecked Sendable {
   private let lock = Lock()
   private var tally = Telemetry.Exports()
 
-  var figures: Telemetry.Exports { lock.withLock { tally } }
+  private var mark = ForkMark()
 
-  func note(_ status: Status) {
+  var figures: Telemetry.Exports {
+    enter()
+    defer { lock.unlock() }
+    return tally
+  }
+
+  /// Takes the lock. The requests of its parent are none of a forked child's.
+  private func enter() {
     lock.lock()
+    if mark.hasForked() { tally = Telemetry.Exports() }
+  }
+
+  /// `warning`: the collector's message about a request that it has taken.
+  func note(_ status: Status, _ warning: Status?) {
+    enter()
     let last = tally.failure
     tally.sent += 1
     if status.code != .ok {
       tally.failed += 1
       tally.failure = status
+    } else if let warning {
+      tally.failure = warning
     }
     lock.unlock()
     withExtendedLifetime(last) {}

@@ -17,13 +17,16 @@ public final class TelemetryInterceptor: ReadyInterceptor {
       guard !Telemetry.isExport(hop.call.request.pathView) else { return Verdict.skip.rawValue }
       return keep(RecordedCall(this.telemetry, hop), out)
     }
-    let end: HopCallback = { handle, state in
+    callbacks.onStatus = { handle, state in
       let (hop, recorded) = behind(handle, state, RecordedCall.self)
       recorded.end(hop.status, hop)
       return next
     }
-    callbacks.onStatus = end
-    callbacks.onCancel = end
+    callbacks.onCancel = { handle, state in
+      let (hop, recorded) = behind(handle, state, RecordedCall.self)
+      recorded.cancel(hop)
+      return next
+    }
     callbacks.destroy = { handle, state in
       let (hop, recorded) = behind(handle, state, RecordedCall.self)
       recorded.end(nil, hop)
@@ -64,6 +67,12 @@ private final class RecordedCall {
   /// nil: metrics are not wanted.
   private let method: Int?
   private let startedAt: UInt64
+  /// The value of `Process.forks` at the call's begin. A forked child records nothing of the parent's calls: its counts
+  /// begin anew, and `method` is an index of the parent's.
+  private let forks = Process.forks
+  // What the server is told of earlier attempts. It is read in create, on the driving thread: on_start may run elsewhere.
+  private let previousAttempts: UInt8
+  private let isTransparentRetry: Bool
   // The bytes of messages that earlier attempts of the call have sent and received.
   private let sentBefore: UInt64
   private let receivedBefore: UInt64
@@ -76,6 +85,8 @@ private final class RecordedCall {
   init(_ telemetry: Telemetry, _ hop: Hop) {
     self.telemetry = telemetry
     isAttempt = hop.level == .bytes
+    previousAttempts = hop.call.request.previousAttempts
+    isTransparentRetry = hop.call.request.isTransparentRetry
     sentBefore = hop.call.measures.sent.compressedBytes.value
     receivedBefore = hop.call.measures.received.compressedBytes.value
     // A call that comes to the hop again, because an interceptor above has restarted it, counts from then.
@@ -108,9 +119,9 @@ private final class RecordedCall {
     guard own.write(to: metadata) else { return own.isSampled ? telemetry.spans.keep(nil) : () }
     guard own.isSampled else { return }
     let age = hop.platform.clock() &- startedAt
-    let made = Span(own, parent: given?.span, began: hop.platform.wallClock() &- age)
-    made.previousAttempts = hop.call.request.previousAttempts
-    made.isTransparentRetry = hop.call.request.isTransparentRetry
+    let made = Span(own, parent: given?.span, began: hop.platform.wallClock() &- age, of: hop)
+    made.previousAttempts = previousAttempts
+    made.isTransparentRetry = isTransparentRetry
     if let index = metadata.index(of: state) {
       made.traceState = ByteBuffer(copying: metadata.value(at: index))
     }
@@ -129,9 +140,16 @@ private final class RecordedCall {
     }
   }
 
+  /// An attempt that a hop above has ended has no status of its own: gRFC A66 calls it CANCELLED. The cancel and the
+  /// deadline of a call are those of its attempts, too.
+  func cancel(_ hop: Hop) {
+    let status = hop.status
+    end(isAttempt && status?.isLocal != true ? nil : status, hop)
+  }
+
   /// `status`: nil: none has come.
   func end(_ status: Status?, _ hop: Hop) {
-    guard !isEnded else { return }
+    guard !isEnded, forks == Process.forks else { return }
     isEnded = true
     let code = status?.code ?? .cancelled
     let duration = hop.platform.clock() &- startedAt
@@ -143,10 +161,11 @@ private final class RecordedCall {
     } else if let method {
       telemetry.callEnded(method, code, duration)
     }
-    let made = lock.withLock { span }
-    if let made {
-      telemetry.spans.keep(made.encoded(hop, code, status, duration, isAttempt: isAttempt))
-      lock.withLock { span = nil }
+    // The span is taken away under the lock, because the other lane may note a message meanwhile.
+    let made = lock.withLock { () -> Span? in
+      defer { span = nil }
+      return span
     }
+    if let made { telemetry.spans.keep(made.encoded(status, duration, isAttempt: isAttempt)) }
   }
 }

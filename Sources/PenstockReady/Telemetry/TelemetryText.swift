@@ -7,7 +7,7 @@ extension Telemetry {
   /// The metrics in Prometheus' format, followed by a NUL; nil: no memory.
   public func prometheusText() -> ByteBuffer? {
     let text = PrometheusText()
-    read { methods in
+    read { methods, _ in
       let started: StaticString = "grpc_client_attempt_started_total"
       text.family(started, "counter", "Attempts that were started.")
       for method in methods { text.sample(started, "", method, method.attempts) }
