@@ -292,3 +292,25 @@ def test_a_program_ends_with_calls_running(package: str, patched: str, server: s
     print("last")
     """
     assert green(package, patched, text, server, is_quiet=False) == "last\n"
+
+
+@cases("not patched", "patched before", "patched after", often=("gevent, not patched", *BOTH))
+def test_exports_of_telemetry_wait_in_the_hub(package: str, patched: str, server: str) -> None:
+    """The server is no collector: its answer is UNIMPLEMENTED."""
+    text = """
+    from penstock import ready
+    telemetry = ready.Telemetry()
+    channel.add_interceptor(telemetry)
+    collector = penstock.Channel(target, tls=False)
+    echo(b"x")
+    assert telemetry.flush(collector, 30) is StatusCode.UNIMPLEMENTED
+    assert finished([spawn(telemetry.flush, collector, 30)]) == [StatusCode.UNIMPLEMENTED]
+    with telemetry.export(collector, interval=0.01):
+        echo(b"y")
+        while telemetry.stats()["spans"]["refused"] < 4: turn()
+        echo(b"z")
+    assert telemetry.stats()["spans"]["refused"] == 6
+    with raises(penstock.InvalidArgumentError): telemetry.flush(collector, 90000)
+    print("last")
+    """
+    assert green(package, patched, text, server) == "last\n"

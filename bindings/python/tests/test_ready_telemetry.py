@@ -3,7 +3,10 @@ Tests/packages/telemetry.py reads what is exported by the classes of opentelemet
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from concurrent import futures
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -24,13 +27,16 @@ class Collector(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self) -> None:
         self.requests: List[Tuple[str, bytes]] = []
         self.code = grpc.StatusCode.OK
+        self.answer = b""
+        self.at_request: Callable[[], object] = lambda: None
 
     def service(self, details: Any) -> Any:
         def export(request: bytes, context: Any) -> bytes:
             self.requests.append((details.method, request))
+            self.at_request()
             if self.code != grpc.StatusCode.OK:
                 context.abort(self.code, "not now")
-            return b""
+            return self.answer
 
         return grpc.unary_unary_rpc_method_handler(export)
 
@@ -200,8 +206,9 @@ def test_an_export_ends_with_a_last_one(channel: Channel, collector: Tuple[Colle
     count = len(handler.requests)
     export.close()
     assert len(handler.requests) == count
-    with pytest.raises(ValueError, match="interval"):
-        telemetry.export(to, interval=0)
+    for interval in (0, float("inf"), float("nan"), threading.TIMEOUT_MAX * 2):
+        with pytest.raises(ValueError, match="interval"):
+            telemetry.export(to, interval=interval)
 
 
 def test_a_program_that_ends_exports_a_last_time(server: str, collector: Tuple[Collector, Channel]) -> None:
@@ -230,3 +237,129 @@ def test_exports_on_a_closed_channel_are_reported(channel: Channel) -> None:
     finally:
         penstock.set_exception_hook(None)
     assert [what[:2] for what in told] == [("Telemetry", "export")]
+
+
+def test_the_last_export_waits_for_another_one(channel: Channel, collector: Tuple[Collector, Channel]) -> None:
+    """A span that comes while another thread exports goes with the last export."""
+    handler, to = collector
+    begun, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    handler.at_request = hold
+    telemetry = ready.Telemetry(metrics=False)
+    channel.add_interceptor(telemetry)
+    unary(channel)
+    other = threading.Thread(target=telemetry.flush, args=(to, 60))
+    other.start()
+    assert begun.wait(60)
+    unary(channel)
+    export = telemetry.export(to, interval=3600, timeout=60)
+    closing = threading.Thread(target=export.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    handler.at_request = lambda: None
+    go.set()
+    closing.join(60)
+    other.join(60)
+    assert telemetry.stats()["spans"] == {"kept": 0, "bytes": 0, "taken": 4, "dropped": 0, "refused": 0}
+
+
+def test_an_export_goes_on_after_any_exception(channel: Channel, collector: Tuple[Collector, Channel]) -> None:
+    _, to = collector
+    told: List[Any] = []
+    telemetry = ready.Telemetry(metrics=False)
+    channel.add_interceptor(telemetry)
+    penstock.set_exception_hook(lambda *what: told.append(what))
+    flush = telemetry.flush
+    telemetry.flush = lambda *arguments: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    try:
+        with telemetry.export(to, interval=0.01):
+            eventually(lambda: len(told) > 1)
+            telemetry.flush = flush  # type: ignore[method-assign]
+            unary(channel)
+            eventually(lambda: telemetry.stats()["spans"]["taken"] == 2)
+    finally:
+        penstock.set_exception_hook(None)
+    assert isinstance(told[0][2], ZeroDivisionError)
+
+
+def test_a_signal_ends_the_wait_for_an_export(channel: Channel, collector: Tuple[Collector, Channel]) -> None:
+    handler, to = collector
+    go = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def hold() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert go.wait(60)
+
+    handler.at_request = hold
+    telemetry = ready.Telemetry(metrics=False)
+    channel.add_interceptor(telemetry)
+    unary(channel)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            telemetry.flush(to, 30)
+        assert telemetry.stats()["spans"]["kept"] == 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        go.set()
+    eventually(lambda: telemetry.stats()["spans"]["taken"] == 2)
+
+
+def test_a_child_exports_nothing_of_its_parent(server: str, collector: Tuple[Collector, Channel]) -> None:
+    """The child ends as a program does, with the functions of atexit."""
+    handler, to = collector
+    text = """
+import warnings
+from penstock import ready
+# Python 3.12 warns of a fork while there are threads.
+warnings.simplefilter("ignore", DeprecationWarning)
+telemetry = ready.Telemetry()
+channel = penstock.Channel(target, tls=False, interceptors=[telemetry])
+export = telemetry.export(penstock.Channel(collector, tls=False), interval=3600)
+channel.unary_unary("/penstock.Echo/Unary")(b"x")
+if os.fork() == 0:
+    assert telemetry.stats()["spans"]["kept"] == 0
+    sys.exit()
+assert os.wait()[1] == 0
+assert telemetry.stats()["spans"]["kept"] == 2
+"""
+    assert ended(program(f"collector = {to.target!r}" + text, server)) == ("", "")
+    assert [method for method, _ in handler.requests] == [METRICS, SPANS]
+
+
+def test_metrics_of_many_methods_go_in_several_requests(
+    channel: Channel, collector: Tuple[Collector, Channel]
+) -> None:
+    handler, to = collector
+    telemetry = ready.Telemetry(spans=False, max_methods=1000)
+    channel.add_interceptor(telemetry)
+    for number in range(700):
+        channel.unary_unary(f"/penstock.Echo/Method{number}").future(b"x").code()
+    assert telemetry.flush(to, 60) is StatusCode.OK
+    assert len(handler.requests) > 1
+    names: List[bytes] = []
+    for _, request in handler.requests:
+        assert len(request) <= 1 << 20
+        names += sorted(set(re.findall(rb"Method[0-9]+", request)))
+    assert sorted(names) == sorted(b"Method%d" % number for number in range(700))
+
+
+def test_a_warning_of_the_collector_is_shown(channel: Channel, collector: Tuple[Collector, Channel]) -> None:
+    """ExportTraceServiceResponse.partial_success: one span is rejected, with a message."""
+    handler, to = collector
+    handler.answer = b"\x0a\x08\x08\x01\x12\x04late"
+    telemetry = ready.Telemetry(metrics=False)
+    channel.add_interceptor(telemetry)
+    unary(channel)
+    assert telemetry.flush(to) is StatusCode.OK
+    figures = telemetry.stats()
+    assert figures["spans"] == {"kept": 0, "bytes": 0, "taken": 1, "dropped": 0, "refused": 1}
+    assert figures["exports"] == {"sent": 1, "failed": 0, "code": 0, "message": "late"}

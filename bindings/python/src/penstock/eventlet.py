@@ -18,6 +18,7 @@ from ._handles.host import Function, Gate
 
 try:
     import eventlet.patcher
+    import eventlet.tpool
     from eventlet import hubs
     from greenlet import getcurrent
 except ImportError as error:
@@ -114,6 +115,9 @@ class _Hub(GreenHub):
 
     def _spawn(self, function: Function) -> None:
         eventlet.spawn_n(function)
+
+    def run_apart(self, function: Function) -> None:
+        eventlet.tpool.execute(function)
 
     def _call(self, hub: Any, function: Function, is_elsewhere: bool) -> None:
         if is_elsewhere:

@@ -55,6 +55,9 @@ class _Hub(GreenHub):
     def _spawn(self, function: Function) -> None:
         gevent.spawn(function)
 
+    def run_apart(self, function: Function) -> None:
+        gevent.get_hub().threadpool.apply(function)
+
     def _call(self, hub: Any, function: Function, is_elsewhere: bool) -> None:
         call = hub.loop.run_callback_threadsafe if is_elsewhere else hub.loop.run_callback
         call(function)

@@ -40,6 +40,10 @@ class Hub(Protocol):
     def waits_here(self) -> bool:
         """Whether code on the calling thread waits in greenlets."""
 
+    def run_apart(self, function: Function) -> None:
+        """Runs ``function``, which raises nothing, on a thread, while other greenlets run. Returns when it has
+        returned."""
+
     def leave(self) -> None:
         """Called on a thread of the library whose callback returns: frees the hub that the program's code may have
         made for this thread."""
@@ -133,6 +137,34 @@ def spawn(function: Function, name: str) -> None:
         threading.Thread(target=function, name=name, daemon=True).start()
     else:
         _hub.spawn(function)
+
+
+def apart(function: Callable[[], T], name: str) -> T:
+    """Calls ``function``, which waits in a function of C. If that would stop greenlets, or keep the main thread from
+    handling signals, it runs on another thread, where it goes on if an exception, such as that of Ctrl-C, ends the
+    wait for it."""
+    results: List[T] = []
+    errors: List[BaseException] = []
+    opened = ThreadGate()
+
+    def run() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            opened.open()
+
+    if _hub is not None and _hub.waits_here():
+        _hub.run_apart(run)
+    elif threading.current_thread() is not threading.main_thread():
+        return function()
+    else:
+        threading.Thread(target=run, name=name, daemon=True).start()
+        opened.wait()
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def eventually(hub: Hub, step: Callable[[], int], timeout: Optional[float], again: int) -> int:
