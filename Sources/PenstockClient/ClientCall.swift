@@ -387,10 +387,16 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   public override func callTakesTurns() {
     lock.lock()
-    takesCare().takesTurns = true
-    // Threads that wait already say so by an input now (`mind`). It comes behind the inputs that were posted before,
-    // such as a message at which a hop half-closes the call.
-    unlock(andWake: .end)
+    let care = takesCare()
+    care.takesTurns = true
+    guard !isHalfClosed, !care.isPromised else {
+      // Wakes all waiters. From now on they check how long no message has been sent.
+      return unlock(andWake: .end)
+    }
+    let isAwaited = waiters.isAwaited(.message) || waiters.isAwaited(.headers)
+    lock.unlock()
+    // This comes behind the inputs that were posted before, such as a message at which a hop half-closes the call.
+    if isAwaited { call.submit(.awaited) }
   }
 
   public override func callTakesEarlyMessage() -> Bool {
