@@ -24,7 +24,7 @@ func read(_ reader: JSONReader, into options: inout SignedToken.Options) -> Fail
     case "subject": option.string { options.signer.subject = $0 }
     /// The server for which the token is ("aud"). This or "scope" is required. Default: none.
     case "audience": option.string { options.signer.audience = $0 }
-    /// What the token allows ("scope"), in words with spaces between. Default: none.
+    /// The rights that the token gives ("scope"), in words with spaces between. Default: none.
     case "scope": option.string { options.signer.scope = $0 }
     /// The lifetime of a token.
     case "lifetime_ms": option.milliseconds(1000...86_400_000) { options.signer.lifetime = $0 }
@@ -58,7 +58,7 @@ func read(_ reader: JSONReader, into options: inout TokenExchange.Options) -> Fa
   var hasGrant = false
   let failure = reader.members { key, option in
     switch key {
-    /// What is exchanged for a token: the client's name and secret, a refresh token, or a token that is signed here.
+    /// The thing that is exchanged for a token: the client's name and secret, a refresh token, or a token that is signed here.
     /// Default: none, it is required.
     case "grant":
       option.choice("client_credentials", "refresh_token", "jwt_bearer") {
@@ -73,7 +73,7 @@ func read(_ reader: JSONReader, into options: inout TokenExchange.Options) -> Fa
     case "client_secret": option.string { options.clientSecret = $0 }
     /// How the client's name and secret are sent: by HTTP's basic authentication, or in the form.
     case "client_authentication": option.choice("basic", "form") { options.hasSecretInForm = $0 == 1 }
-    /// What the token is to allow, in words with spaces between. Default: the server decides.
+    /// The rights that the token is to give, in words with spaces between. Default: the server decides.
     case "scope": option.string { options.scope = $0 }
     /// The server for which the token is, for token servers that ask for it. Default: none.
     case "audience": option.string { options.audience = $0 }
@@ -136,7 +136,7 @@ private func readJWT(_ reader: JSONReader, _ into: (TokenSigner.Options) -> Void
     case "subject": option.string { signer.subject = $0 }
     /// The token server ("aud"), which is required with "key_file". Default: that of the service account.
     case "audience": option.string { signer.audience = $0 }
-    /// What the token is to allow ("scope"), in words with spaces between. Default: none.
+    /// The rights that the token is to give ("scope"), in words with spaces between. Default: none.
     case "scope": option.string { signer.scope = $0 }
     /// The lifetime of the signed token. Default: 300000.
     case "lifetime_ms": option.milliseconds(1000...86_400_000) { signer.lifetime = $0 }

@@ -10,7 +10,7 @@ import PenstockClient
 // of a request is the handle of the hop, the options or the pick.
 
 /// The call options, if the handle belongs to call options; otherwise nil.
-private func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
+func callOptions(_ handle: OpaquePointer?) -> CallOptions? {
   guard let handle else { return nil }
   let object = Unmanaged<HopHandle>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
   return object.form == .options ? unsafeDowncast(object, to: CallOptions.self) : nil
@@ -87,7 +87,7 @@ private func labels(_ handle: OpaquePointer?) -> ShownLabels {
 }
 
 /// Stores a value of the request in `out`; `value` is nil if the handle shows no request.
-private func tell<T>(_ handle: OpaquePointer?, _ value: T?, _ out: UnsafeMutablePointer<T>?)
+func tell<T>(_ handle: OpaquePointer?, _ value: T?, _ out: UnsafeMutablePointer<T>?)
   -> penstock_result
 {
   guard let handle, let out else { return fail(handle, .invalidArgument) }
@@ -318,31 +318,6 @@ public func penstock_request_set_idempotency(_ request: OpaquePointer!, _ idempo
 {
   guard let wanted = Idempotency(rawValue: idempotency) else { return fail(request, .invalidArgument) }
   return set(request, { $0.idempotency = wanted }, options: { $0.idempotency = wanted })
-}
-
-/// A fact of the attempt for which the handle shows the request; nil if it shows none. A request of call options has
-/// `before`.
-private func attempt<T>(_ handle: OpaquePointer?, before: T, _ fact: (Request) -> T) -> T? {
-  if callOptions(handle) != nil { return before }
-  switch start(handle) {
-  case .nothing: return nil
-  case .running(let hop): return fact(hop.call.request)
-  case .request(let request, _): return fact(request)
-  }
-}
-
-@_cdecl("penstock_request_previous_attempts") @implementation
-public func penstock_request_previous_attempts(
-  _ request: OpaquePointer!, _ count: UnsafeMutablePointer<UInt32>!
-) -> penstock_result {
-  tell(request, attempt(request, before: 0) { UInt32($0.previousAttempts) }, count)
-}
-
-@_cdecl("penstock_request_is_transparent_retry") @implementation
-public func penstock_request_is_transparent_retry(
-  _ request: OpaquePointer!, _ isRetry: UnsafeMutablePointer<Int32>!
-) -> penstock_result {
-  tell(request, attempt(request, before: 0) { $0.isTransparentRetry ? 1 : 0 }, isRetry)
 }
 
 @_cdecl("penstock_request_http_method") @implementation

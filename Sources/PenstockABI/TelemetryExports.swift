@@ -133,12 +133,9 @@ public func penstock_telemetry_flush(
       .wouldDeadlock, "a blocking export in a callback, on the thread that drives the runtime", error)
   }
   let (outcome, first) = recording.flush(over: channel, for: UInt64(timeout) * 1_000_000)
-  switch outcome {
-  case .ok:
-    code?.pointee = first.rawValue
-    return PENSTOCK_OK
-  case .busy: return report(outcome, "another thread takes or exports spans", error)
-  case .noMemory: return report(outcome, "no memory", error)
-  default: return explain(outcome, cString("/opentelemetry.proto.collector"), error)
-  }
+  if outcome == .busy { return report(outcome, "another thread takes or exports spans", error) }
+  if outcome == .noMemory { return report(outcome, "no memory", error) }
+  guard outcome == .ok else { return explain(outcome, cString("/opentelemetry.proto.collector"), error) }
+  code?.pointee = first.rawValue
+  return PENSTOCK_OK
 }

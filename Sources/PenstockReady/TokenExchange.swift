@@ -118,10 +118,9 @@ public final class TokenExchange: @unchecked Sendable {
     let outcome = ClientCall.post(
       form.text, to: options.path, metadata, timeout: timeout > 0 ? timeout : nil, most: TokenExchange.most,
       on: server.channel, callbacks)
-    switch outcome {
-    case .ok: break
-    case .noMemory: TokenRequests.failForMemory(request)
-    default: fail(request, .unavailable, TokenExchange.words.say("the channel to it has been closed"))
+    if outcome == .noMemory { return TokenRequests.failForMemory(request) }
+    if outcome != .ok {
+      fail(request, .unavailable, TokenExchange.words.say("the channel to it has been closed"))
     }
   }
 
@@ -216,12 +215,10 @@ public final class TokenExchange: @unchecked Sendable {
       TokenRequests.complete(
         attempt.request, answer.token.view, lifetime: answer.lifetime ?? options.lifetime)
     }
-    switch outcome {
-    case .noMemory: TokenRequests.failForMemory(attempt.request)
-    case .invalidArgument:
+    if outcome == .noMemory { TokenRequests.failForMemory(attempt.request) }
+    if outcome == .invalidArgument {
       let words = TokenExchange.words.say("\"access_token\" is not visible ASCII")
       rest(attempt.request, Status(.unavailable, words: words), 0)
-    default: break
     }
   }
 

@@ -145,7 +145,7 @@ TEST(call_status_waits_up_to_a_limit) {
   }
 }
 
-/* Who waits for the status drops the messages that nobody has read. */
+/* A wait for the status drops the messages that nobody has read. */
 TEST(call_status_waits_drop_unread_messages) {
   penstock_channel *channel = open_channel();
   penstock_call *call = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);

@@ -326,7 +326,7 @@ TEST(half_duplex_half_close_of_a_hop) {
   probe_wait_finalized(&probe);
 }
 
-/* The same where the caller already waits for the response when the loop begins to look at the call. */
+/* A hop half-closes a call whose caller already waits for the response when the loop begins to look at it. */
 static void *ask(void *context) {
   receiver *self = context;
   OK(penstock_call_send(self->call, "ping", 4));

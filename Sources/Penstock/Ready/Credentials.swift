@@ -20,7 +20,7 @@ public struct TokenSigning: Sendable, Hashable {
   public var subject: String?
   /// The server for which the token is ("aud").
   public var audience: String?
-  /// What the token allows ("scope"), in words with spaces between.
+  /// The rights that the token gives ("scope"), in words with spaces between.
   public var scope: String?
   /// How long a token is valid; nil: an hour, or five minutes for one that is exchanged.
   public var lifetime: Duration?
@@ -76,7 +76,7 @@ public struct SignedToken: Sendable {
 
 /// Sends a token that a server of OAuth 2.0 gives, as ``BearerToken`` does. docs/ready.md says more.
 public struct OAuth2: Sendable {
-  /// What is exchanged for a token.
+  /// The thing that is exchanged for a token.
   public enum Grant: Sendable, Hashable {
     /// The client's name and secret (RFC 6749 section 4.4).
     case clientCredentials
@@ -94,7 +94,7 @@ public struct OAuth2: Sendable {
     public var clientSecret: String?
     /// Whether name and secret are sent in the form, instead of by HTTP's basic authentication.
     public var sendsSecretInForm: Bool?
-    /// What the token is to allow, in words with spaces between.
+    /// The rights that the token is to give, in words with spaces between.
     public var scope: String?
     /// The server for which the token is, for token servers that ask for it.
     public var audience: String?

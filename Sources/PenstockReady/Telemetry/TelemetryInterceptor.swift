@@ -70,7 +70,8 @@ private final class RecordedCall {
   /// The value of `Process.forks` at the call's begin. A forked child records nothing of the parent's calls: its counts
   /// begin anew, and `method` is an index of the parent's.
   private let forks = Process.forks
-  // What the server is told of earlier attempts. It is read in create, on the driving thread: on_start may run elsewhere.
+  // The number of earlier attempts, as the server is told. It is read in create, on the driving thread: on_start
+  // may run elsewhere.
   private let previousAttempts: UInt8
   private let isTransparentRetry: Bool
   // The bytes of messages that earlier attempts of the call have sent and received.
