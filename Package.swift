@@ -253,7 +253,7 @@ let package = Package(
       name: "PenstockReady",
       dependencies: [
         "PenstockClient", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
-        "PenstockWire", "CPenstockMemory",
+        "PenstockNames", "PenstockWire", "CPenstockMemory",
       ],
       swiftSettings: small),
     .target(

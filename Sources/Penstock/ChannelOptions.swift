@@ -83,6 +83,8 @@ public struct ChannelOptions: Sendable, Hashable {
   public var channelReplayBytes: Int?
   /// The largest number of HTTP/2 connections to one address.
   public var maxConnectionsPerSubchannel: Int?
+  /// The largest number of connections of the channel to all addresses together; 0: without limit.
+  public var maxConnections: Int?
   /// The largest number of calls that wait for a connection or for a free stream; a further one ends with
   /// `resourceExhausted`. 0: without limit.
   public var maxPendingCalls: Int?
@@ -165,6 +167,7 @@ public struct ChannelOptions: Sendable, Hashable {
     text.set("replay_bytes", replayBytes)
     text.set("channel_replay_bytes", channelReplayBytes)
     text.set("max_connections_per_subchannel", maxConnectionsPerSubchannel)
+    text.set("max_connections", maxConnections)
     text.set("max_pending_calls", maxPendingCalls)
     text.set("max_buffered_bytes", maxBufferedBytes)
     text.set("health_checks", healthChecks)

@@ -3,6 +3,14 @@ import PenstockCall
 import PenstockWire
 import PenstockLoop
 
+/// A place among the connections that there may be, which a link takes until it is closed.
+open class LinkPlace {
+  public init() {}
+  /// Called when the link's connection is ready, if it takes part in a race for a connection.
+  open func isReady() { mustOverride(()) }
+  open func giveBack() { mustOverride(()) }
+}
+
 /// The lower half of one connection, which sends and receives bytes and knows nothing of HTTP. It has the
 /// socket, the bytes that wait to be sent and, once a connect step has called `put`, the TLS engine. The
 /// owner is the connector at first, and later the connection that the connector makes.
@@ -14,6 +22,8 @@ public final class Link {
   /// How many bytes the socket has sent, and how many the link's owner has received from it.
   public private(set) var sentBytes: UInt64 = 0
   public var receivedBytes: UInt64 = 0
+  /// The link's place; nil: the number of connections has no limit.
+  public var place: LinkPlace?
   private let runtime: Runtime
   /// Received bytes that were not used yet. Only a link without TLS uses this buffer.
   private let plain = ByteBuffer()
@@ -121,6 +131,7 @@ public final class Link {
     socket.shutdown()
     socket.close()
     out.removeAll()
+    place.take()?.giveBack()
   }
 
   /// The error text for a connection that failed with the errno `code`. `during`: the step in which it

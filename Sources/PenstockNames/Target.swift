@@ -83,6 +83,17 @@ public struct Target {
     return named(text, text)
   }
 
+  /// The target with its scheme, as the attribute `grpc.target` has it (gRFC A66): a name without one is of the scheme
+  /// "dns". nil: no memory.
+  public static func canonical(_ text: ByteView) -> ByteBuffer? {
+    let schemes: [StaticString] = [
+      "dns:", "https:", "http:", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
+    ]
+    if schemes.contains(where: { after($0, text) != nil }) { return ByteBuffer(copying: text) }
+    let full = ByteBuffer()
+    return full.append(("dns:///" as StaticString).bytes) && full.append(text) ? full : nil
+  }
+
   // MARK: Schemes
 
   private static func dns(_ rest: ByteView, _ text: ByteView, scheme: StaticString) -> Outcome {

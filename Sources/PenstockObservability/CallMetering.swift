@@ -17,10 +17,10 @@
   /// | `grpc.client.call.duration` | Timer | nanoseconds, shown as seconds | method, target, status | ``calls`` |
   /// | `penstock.client.call.in_flight` | Meter | calls | method, target | ``calls`` |
   ///
-  /// The labels are `grpc.method` ("package.Service/Method"), `grpc.target` (the target as the program gave it) and
-  /// `grpc.status` (such as "OK"). The last metric is none of gRPC's: the calls that run now. Sizes are those of the
-  /// messages after compression, without framing and metadata. The duration of a call is from its creation to its status at
-  /// the interceptor, so with a high priority it contains the work of the interceptors below.
+  /// The labels are `grpc.method` ("package.Service/Method"), `grpc.target` (with its scheme: "dns:///host:443" for
+  /// "host:443") and `grpc.status` (such as "OK"). The last metric is none of gRPC's: the calls that run now. Sizes are
+  /// those of the messages after compression, without framing and metadata. The duration of a call is from its creation to
+  /// its status at the interceptor, so with a high priority it contains the work of the interceptors below.
   ///
   /// The factory's handlers run on the runtime's thread: one that waits holds up other calls.
   public struct CallMetering: Sendable {
@@ -131,17 +131,28 @@
     func series(of call: ObservedCall) -> Series {
       let path = call.method
       // Targets that are not shown share a series.
-      let target = options.showsTarget(call.target) ? call.target : "other"
+      let isShown = options.showsTarget(call.target)
+      let target = isShown ? call.target : "other"
       let key = Key(method: path.hasPrefix("/") ? String(path.dropFirst()) : path, target: target)
       let (known, isFull) = all.withLock { ($0[key], $0.count >= options.maxMethods) }
       if let known { return known }
       if isFull { return other() }
-      let made = Series(factory, key.method, key.target)
+      let made = Series(factory, key.method, isShown ? SeriesTable.canonical(target) : target)
       return all.withLock { all in
         if let known = all[key] { return known }
         all[key] = made
         return made
       }
+    }
+
+    private static let schemes = [
+      "dns:", "https:", "http:", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
+    ]
+
+    /// The target with its scheme (gRFC A66): a name without one is of the scheme "dns".
+    private static func canonical(_ target: String) -> String {
+      let lower = target.lowercased()
+      return schemes.contains { lower.hasPrefix($0) } ? target : "dns:///\(target)"
     }
 
     private func other() -> Series {

@@ -198,7 +198,8 @@ public final class TokenExchange: @unchecked Sendable {
       // RESOURCE_EXHAUSTED: the answer is too large, or there is no memory for it.
       let isKept = status.code == .unauthenticated || status.code == .resourceExhausted
       let code = isKept ? status.code : StatusCode.unavailable
-      return rest(attempt.request, Status(code, words: words), TokenExchange.pause(status.trailers))
+      let pause = TokenExchange.pause(status.trailers, now: TokenRequests.seconds(of: attempt.request))
+      return rest(attempt.request, Status(code, words: words), pause)
     }
     let answer = TokenAnswer(reply.message ?? ByteBuffer())
     if answer.lacksMemory { return TokenRequests.failForMemory(attempt.request) }
@@ -271,12 +272,14 @@ public final class TokenExchange: @unchecked Sendable {
 
   private static var words: ByteBuffer { ByteBuffer().say("no token from the token server: ") }
 
-  /// The value of Retry-After (RFC 9110 section 10.2.3) in nanoseconds; 0: there is none, or it is a date.
-  private static func pause(_ fields: Metadata) -> UInt64 {
+  /// The value of Retry-After (RFC 9110 section 10.2.3) in nanoseconds; 0: there is none. `now`: the seconds since 1970.
+  private static func pause(_ fields: Metadata, now: UInt64?) -> UInt64 {
     guard let index = fields.index(of: ("retry-after" as StaticString).bytes) else { return 0 }
-    var scanner = JSONScanner(fields.value(at: index))
-    let seconds = scanner.wholeNumber(most: 1_000_000) ?? 0
-    return scanner.isAtEnd ? seconds * 1_000_000_000 : 0
+    let value = fields.value(at: index)
+    var scanner = JSONScanner(value)
+    if let seconds = scanner.wholeNumber(most: 1_000_000), scanner.isAtEnd { return seconds * 1_000_000_000 }
+    guard let now, let date = HTTPDate.seconds(value), date > now else { return 0 }
+    return min(date - now, 1_000_000) * 1_000_000_000
   }
 }
 

@@ -71,6 +71,7 @@ import Testing
     options.replayBytes = 10
     options.channelReplayBytes = 10
     options.maxConnectionsPerSubchannel = 2
+    options.maxConnections = 9
     options.maxPendingCalls = 9
     options.maxBufferedBytes = 9
     options.healthChecks = false

@@ -330,6 +330,18 @@ import Testing
     #expect(text(failure) == "the target has an \"@\": it can't name a user")
   }
 
+  @Test(arguments: [
+    ("a.example:443", "dns:///a.example:443"), ("[::1]:50051", "dns:///[::1]:50051"), ("dns:a", "dns:a"),
+    ("dns:///a:1", "dns:///a:1"), ("HTTPS://a/b", "HTTPS://a/b"), ("http://a", "http://a"),
+    ("ipv4:1.2.3.4:5", "ipv4:1.2.3.4:5"), ("ipv6:[::1]:5", "ipv6:[::1]:5"),
+    ("passthrough:///a:1", "passthrough:///a:1"), ("unix:/a", "unix:/a"),
+    ("unix-abstract:a", "unix-abstract:a"), ("vsock:2:5", "vsock:2:5"),
+  ])
+  func canonicalFormHasAScheme(_ target: String, _ canonical: String) {
+    let target = bytes(target)
+    withExtendedLifetime(target) { #expect(text(Target.canonical(target.view)) == canonical) }
+  }
+
   @Test func tooLong() {
     for target in ["unix:/" + String(repeating: "a", count: 200), String(repeating: "a", count: 256) + ":1"] {
       let name = bytes(target)

@@ -31,7 +31,7 @@ typedef struct token_server {
   uint16_t port;
   pthread_t thread;
   pthread_mutex_t lock;
-  char status[64];    /* such as "200 OK", with further header fields behind a line end */
+  char status[128];   /* such as "200 OK", with further header fields behind a line end */
   char body[512];     /* of the answer */
   char request[4096]; /* the last one */
   int asked;

@@ -78,7 +78,7 @@ static void fail_then_give(dialer *self, penstock_connecting *connecting) {
   }
 }
 
-#define SOON "{\"tls\": false, \"initial_backoff_ms\": 10, \"max_backoff_ms\": 10}"
+#define SOON "{\"tls\": false, \"max_connections\": 1, \"initial_backoff_ms\": 10, \"max_backoff_ms\": 10}"
 
 TEST(connector_fails_and_is_asked_again) {
   dialer self = DIALER(fail_then_give);

@@ -2,6 +2,8 @@
 #include "bearer.h"
 #include "credentials.h"
 
+#include <time.h>
+
 #define CLIENT "\"grant\": \"client_credentials\", \"client_id\": \"me\", \"client_secret\": \"s&cret\""
 
 /* A channel whose calls have the server's tokens. */
@@ -136,10 +138,12 @@ TEST(oauth_failures_are_told_without_secrets) {
 }
 
 /* Calls that come before Retry-After has passed get the failure, and no request is sent. */
-TEST(oauth_server_that_wants_a_rest_gets_it) {
+static void check_rest(const char *retry_after) {
+  char line[100];
+  snprintf(line, sizeof(line), "429 Slow\r\nretry-after: %s", retry_after);
   token_server server;
   token_server_start(&server);
-  token_server_answers(&server, "429 Slow\r\nretry-after: 3000", "");
+  token_server_answers(&server, line, "");
   penstock_channel *channel = channel_with(&server, CLIENT);
   check_fails(channel, PENSTOCK_STATUS_UNAVAILABLE, NO_TOKEN "HTTP status 429");
   int64_t begun = test_now_ms();
@@ -155,6 +159,16 @@ TEST(oauth_server_that_wants_a_rest_gets_it) {
   CHECK_INT(token_server_asked(&server), 3);
   penstock_channel_release(channel);
   token_server_end(&server);
+}
+
+TEST(oauth_server_that_wants_a_rest_gets_it) { check_rest("3000"); }
+
+TEST(oauth_server_that_wants_a_rest_until_a_date) {
+  time_t then = time(NULL) + 3000;
+  struct tm parts;
+  char date[40];
+  strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&then, &parts));
+  check_rest(date);
 }
 
 TEST(oauth_server_that_is_slow_or_gone_ends_calls) {

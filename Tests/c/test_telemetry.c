@@ -11,7 +11,7 @@ TEST(telemetry_counts_calls_and_attempts) {
   for (int i = 0; i < 3; i++) CHECK_INT(unary_code(channel, "ping"), 0);
   CHECK_INT(ready_code(ready_unary(channel, "ping", "\"x-status\": \"5\"")), PENSTOCK_STATUS_NOT_FOUND);
   char labels[160], started[200], sent[300];
-  snprintf(labels, sizeof(labels), "grpc_method=\"penstock.Echo/Unary\",grpc_target=\"%s\"", peer_address());
+  snprintf(labels, sizeof(labels), "grpc_method=\"penstock.Echo/Unary\",grpc_target=\"dns:///%s\"", peer_address());
   snprintf(started, sizeof(started), "\ngrpc_client_attempt_started_total{%s} 4\n", labels);
   snprintf(sent, sizeof(sent),
            "\ngrpc_client_attempt_sent_total_compressed_message_size_bytes_sum{%s,grpc_status=\"OK\"} 12\n", labels);

@@ -73,7 +73,7 @@ def points(request):
         expect(data.aggregation_temporality, AGGREGATION_TEMPORALITY_CUMULATIVE)
         for point in data.data_points:
             labels = attributes(point.attributes)
-            expect(labels["grpc.target"], TARGET)
+            expect(labels["grpc.target"], f"dns:///{TARGET}")
             expect(0 < point.start_time_unix_nano <= point.time_unix_nano, True, "start before end")
             found[metric.name, labels["grpc.method"], labels.get("grpc.status")] = point
             if kind == "histogram":

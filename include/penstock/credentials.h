@@ -56,7 +56,7 @@ PENSTOCK_API penstock_result penstock_ready_jwt(const char *options_json, pensto
  * 5xx, or with something that is no answer of OAuth; with RESOURCE_EXHAUSTED if the answer has more than 65536 bytes, or
  * there is no memory for it; with UNAUTHENTICATED if the server refuses the request. The message has the
  * "error" and the "error_description" of the answer, but no secret. After such an answer no request is sent for a second,
- * or as many seconds as its Retry-After says, at most an hour: calls that need a token end with the same status at once.
+ * or as long as its Retry-After says, at most an hour: calls that need a token end with the same status at once.
  * A token that the service refuses within a second is replaced once, and then not for a second: a service that refuses every
  * token costs the token server no more. With "refresh_token" only one process may use the same token: a forked child needs
  * one of its own.

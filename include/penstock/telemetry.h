@@ -54,8 +54,8 @@ PENSTOCK_API void penstock_telemetry_release(penstock_telemetry *telemetry);
  * whole, above the codec, and one for each attempt, below all other hops but those per attempt with a lower priority. A call
  * must have the hops of one telemetry object only, because each takes the traceparent that it finds for its parent.
  *
- * Metrics, with the attributes grpc.method ("package.Service/Method") and grpc.target (as the program gave it), and all
- * but the first also grpc.status (such as "OK"):
+ * Metrics, with the attributes grpc.method ("package.Service/Method") and grpc.target (with its scheme: "dns:///host:443"
+ * for "host:443"), and all but the first also grpc.status (such as "OK"):
  *   grpc.client.attempt.started ({attempt}); grpc.client.attempt.duration (s);
  *   grpc.client.attempt.sent_total_compressed_message_size (By); grpc.client.attempt.rcvd_total_compressed_message_size (By);
  *   grpc.client.call.duration (s)

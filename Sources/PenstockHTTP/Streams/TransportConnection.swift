@@ -84,6 +84,12 @@ open class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
+  /// The time since which the connection could have been closed without a loss; of several connections that the object
+  /// stands for, the earliest. nil, as by default: there is no such connection.
+  open var idleSince: UInt64? { nil }
+  /// Closes that connection. By default there is none.
+  open func closeLongestIdle() {}
+
   /// Sets `hasAnswered` back to false. Called when the only answer so far was to a health check.
   open func forgetAnswer() { mustOverride(()) }
 

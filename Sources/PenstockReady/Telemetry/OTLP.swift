@@ -208,6 +208,6 @@ extension Telemetry {
   private func write(_ method: Method, _ point: inout ProtoWriter, attributes field: UInt32) {
     let other = ("other" as StaticString).bytes
     point.attribute(field, "grpc.method", .text(method.name?.view ?? other))
-    point.attribute(field, "grpc.target", .text(method.target?.view ?? other))
+    point.attribute(field, "grpc.target", .text(method.shownTarget?.view ?? other))
   }
 }

@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockLoop
+import PenstockNames
 import PenstockWire
 
 /// OpenTelemetry: the metrics of gRFC A66 and the spans of gRFC A72, which any number of interceptors record into one
@@ -49,8 +50,9 @@ public final class Telemetry: @unchecked Sendable {
   struct Method {
     /// The method without its first slash; nil: this entry counts all methods beyond the first `maxMethods`.
     let name: ByteBuffer?
-    /// The target of the channel; nil for that entry.
+    /// The target of the channel as the program gave it, and as it is shown; nil for that entry.
     let target: ByteBuffer?
+    let shownTarget: ByteBuffer?
     var attempts: UInt64 = 0
     var codes: [Ended] = []
   }
@@ -125,10 +127,15 @@ public final class Telemetry: @unchecked Sendable {
     }
     // The entry for the others is not one of the `maxMethods`.
     let hasRoom = methods.count - (others == nil ? 0 : 1) < options.maxMethods
-    let channel = hasRoom ? ByteBuffer(copying: target) : nil
-    let copy = channel == nil ? nil : ByteBuffer(copying: name)
-    if copy == nil, let others { return others }
-    methods.append(Method(name: copy, target: copy == nil ? nil : channel))
+    if hasRoom, let channel = ByteBuffer(copying: target), let shown = Target.canonical(target),
+      let copy = ByteBuffer(copying: name)
+    {
+      methods.append(Method(name: copy, target: channel, shownTarget: shown))
+    } else if let others {
+      return others
+    } else {
+      methods.append(Method(name: nil, target: nil, shownTarget: nil))
+    }
     return methods.count - 1
   }
 

@@ -57,7 +57,7 @@ extension PrometheusText {
     raw("{grpc_method=\"")
     label((method.name?.view ?? other)[...])
     raw("\",grpc_target=\"")
-    label((method.target?.view ?? other)[...])
+    label((method.shownTarget?.view ?? other)[...])
     if let code {
       raw("\",grpc_status=\"")
       raw(code.name)

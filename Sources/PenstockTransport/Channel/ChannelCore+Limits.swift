@@ -3,9 +3,19 @@ import PenstockChannel
 import PenstockHTTP
 import PenstockWire
 
-// The channel's own limit on the calls that wait.
+// The channel's own limits on its connections and on the calls that wait.
 
 extension ChannelCore {
+  /// Called when a connector waits for a place: closes the connection that has been without a call for the longest time.
+  func closeLongestIdle() {
+    var found: Subchannel?
+    var since = UInt64.max
+    for subchannel in endpoints {
+      if let time = subchannel.idleSince, time < since { (found, since) = (subchannel, time) }
+    }
+    found?.closeLongestIdle()
+  }
+
   /// Whether `attempt` may wait for a connection or a free stream. If not, it fails at the end of the turn. An attempt that
   /// has waited before, or that a server has not taken, has its place already.
   func admits(_ attempt: Attempt) -> Bool {

@@ -22,6 +22,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   var defaults: RequestDefaults
   let destination: Destination
   let work: TurnWork
+  let limit: ConnectionLimit
   /// The reason why the channel was closed; nil: it is open.
   private(set) var closedBecause: Closing?
   private(set) var attempts: [Attempt] = []
@@ -81,6 +82,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     self.destination = destination
     methods = CurrentMethods(destination.service.methods)
     work = TurnWork(runtime)
+    limit = ConnectionLimit(destination.mostConnectionsInAll)
     balancer = ChannelCore.newBalancer(destination, runtime)
     super.init()
     takeRetries()

@@ -58,6 +58,8 @@ public struct ChannelOptions {
   public var retries = true
   /// The most connections to one address. A service config may allow fewer, but not more.
   public var mostConnections = 10
+  /// The most connections of the channel, to all addresses together; 0: no limit.
+  public var mostConnectionsInAll = 0
   /// The most calls that wait for a connection or for a free stream at the same time; 0: no limit.
   public var mostPendingCalls = 0
   /// Whether servers are asked for their health (grpc.health.v1) if the service config demands it.

@@ -25,7 +25,7 @@ enum ConnectReport {
         times = max(times, count)
         next = min(next, retry)
       }
-      guard let words = endpoint.failure else { continue }
+      guard let words = endpoint.trouble else { continue }
       failed += 1
       if failed > mostTold { continue }
       let address = ByteBuffer().say(endpoint.address.text())

@@ -74,7 +74,8 @@ class Destination: ConnectionSettings {
   private final let connectionsCap: Int
   /// The present limit on connections to one address, from the service config and the channel's options.
   final var mostConnections: Int { min(service.connectionsPerSubchannel, connectionsCap) }
-  /// The limit of the channel's calls that wait; 0: none.
+  /// The limits of the channel's connections to all addresses together, and of its calls that wait; 0: none.
+  final let mostConnectionsInAll: Int
   final let mostPendingCalls: Int
   final let resolving: ResolveState.Policy
   /// Whether the retry policies of the service config apply.
@@ -113,6 +114,7 @@ class Destination: ConnectionSettings {
     http1Connections = options.http1Connections
     http1IdleTimeout = options.http1IdleTimeout
     connectionsCap = options.mostConnections
+    mostConnectionsInAll = options.mostConnectionsInAll
     mostPendingCalls = options.mostPendingCalls
     var resolving = options.resolving
     resolving.timeout = options.connectTimeout

@@ -27,13 +27,15 @@ extension HTTP1Pool {
 /// the other. Then a connection of the negotiated HTTP version takes over the link.
 ///
 /// ```
-/// question --> socket --> step (a proxy) --> step (TLS) --> TransportConnection
-///     \-----------\-------- error, end of stream, timeout (the owner's): failed
+/// place --> question --> socket --> step (a proxy) --> step (TLS) --> TransportConnection
+///   \-----------\-----------\-------- error, end of stream, timeout (the owner's): failed
 /// ```
 final class Connector: ReadyHandler, TurnTask {
   private enum Phase {
     /// The connector has not begun.
     case new
+    /// It waits, because the channel has as many connections as it may have.
+    case place
     /// The program's connector is asked for the socket.
     case question(ConnectQuestion)
     /// The socket is not connected yet. With the first step; nil: HTTP begins on the socket itself.
@@ -48,10 +50,12 @@ final class Connector: ReadyHandler, TurnTask {
   private let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
   private var owner: (any ConnectorOwner)?
-  /// For an owner with several connectors. `next`: the next connector in the owner's list. `until`: the time
-  /// when the owner gives this connector up.
-  var next: Connector?
+  /// The time when an owner with several connectors gives this one up.
   var until: UInt64 = .max
+  /// For `ConnectionLimit`: whether the channel will keep only one of the connections that are being made, and the
+  /// connector's place.
+  let races: Bool
+  var place: ConnectionPlace?
 
   private static let readBudget = 256 << 10
   private static let leastRoom = 32 << 10
@@ -61,22 +65,44 @@ final class Connector: ReadyHandler, TurnTask {
     case failed(ByteBuffer)
   }
 
-  /// Begins to connect. The result is not reported to the owner from within this function.
-  static func start(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) -> Started {
-    channel.renewCertificates()
-    let connector = Connector(endpoint, channel, owner)
-    if let functions = channel.connector {
-      connector.ask(functions)
-    } else if let words = connector.open() {
-      return .failed(words)
+  /// Begins to connect. The result is not reported to the owner from within this function. `races`: of the connections
+  /// that the channel is making, only the first one that succeeds is kept.
+  static func start(
+    _ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner, races: Bool = false
+  ) -> Started {
+    let connector = Connector(endpoint, channel, owner, races: races)
+    guard channel.limit.enter(connector) else {
+      connector.phase = .place
+      channel.closeLongestIdle()
+      return .started(connector)
     }
-    return .started(connector)
+    guard let words = connector.begin() else { return .started(connector) }
+    connector.close()
+    return .failed(words)
   }
 
-  private init(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner) {
+  private init(_ endpoint: Endpoint, _ channel: ChannelCore, _ owner: any ConnectorOwner, races: Bool) {
     self.endpoint = endpoint
     self.channel = channel
     self.owner = owner
+    self.races = races
+  }
+
+  func isFor(_ owner: AnyObject) -> Bool { self.owner === owner }
+
+  /// Whether the connector waits, because the channel has as many connections as it may have.
+  var waitsForPlace: Bool {
+    if case .place = phase { place == nil } else { false }
+  }
+
+  /// Called when a connector that has waited for a place has one. It begins at the end of the turn.
+  func goOn() { channel.work.schedule(self) }
+
+  private func begin() -> ByteBuffer? {
+    channel.renewCertificates()
+    guard let functions = channel.connector else { return open() }
+    ask(functions)
+    return nil
   }
 
   private func ask(_ functions: ConnectorFunctions) {
@@ -127,7 +153,7 @@ final class Connector: ReadyHandler, TurnTask {
 
   func ready(_ events: UInt32) {
     switch phase {
-    case .new, .question, .over: return
+    case .new, .place, .question, .over: return
     case .socket(let link, let first):
       let code = link.socket.connectError
       if code != 0 { return fail(Connector.toProxy(endpoint).say(errno: code)) }
@@ -142,10 +168,12 @@ final class Connector: ReadyHandler, TurnTask {
     }
   }
 
-  /// Sends the output of a step. If the socket was connected at once, this function begins the first step.
+  /// Sends the output of a step. If the connector has got its place, or if the socket was connected at once, this function
+  /// begins what follows.
   func runInTurn() {
     switch phase {
     case .new, .question, .over: return
+    case .place: if place != nil, let words = begin() { fail(words) }
     case .socket(let link, let first): enter(first, link)
     case .step(_, let link):
       if !link.isSent, case .failed(let code) = link.send(.max) {
@@ -201,6 +229,7 @@ final class Connector: ReadyHandler, TurnTask {
     guard let told = owner else { return }
     phase = .over
     owner = nil
+    link.place = place.take()
     if let engine = link.engine { channel.handshakes.count(isResumed: engine.isResumed) }
     if told.connectorDone(self, link, ByteBuffer().say(endpoint.address.text())) { return }
     link.close()
@@ -217,6 +246,7 @@ final class Connector: ReadyHandler, TurnTask {
       // An answer may have come in the same turn.
       let late: StaticString = question.isAnswered ? "answered too late" : "not answered"
       fail(ByteBuffer().say("connect timeout: the connector has ").say(late))
+    case .place: fail(channel.limit.words)
     case .new, .socket, .over: fail(Connector.toProxy(endpoint).say("connect timeout"))
     }
   }
@@ -250,15 +280,16 @@ final class Connector: ReadyHandler, TurnTask {
     phase = .over
     owner = nil
     switch before {
-    case .new, .over: break
+    case .new, .place, .over: break
     case .question(let question): question.abandon()
     case .socket(let link, _), .step(_, let link): link.close()
     }
+    channel.limit.leave(self)
   }
 
   func closeInChild() {
     switch phase {
-    case .new, .question, .over: break
+    case .new, .place, .question, .over: break
     case .socket(let link, _), .step(_, let link): link.socket.close()
     }
   }

@@ -42,9 +42,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   private var count = 0
   private var idle: HTTP1Connection?
   private var idleCount = 0
-  /// The list of the connectors, each of which is making a connection.
-  private var connectors: Connector?
-  private var connecting = 0
+  /// The connectors, each of which is making a connection.
+  private var connectors: [Connector] = []
   /// The streams that wait for a connection, oldest first.
   private var queue = HTTP1StreamList()
   /// Streams that have ended in the pool, and whose owners were not told yet.
@@ -132,8 +131,10 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// Makes the attempts on a connection count in the same counter (`tally`) as all attempts of the pool.
   override func lend(_ facts: ConnectionFacts) { facts.tally = knownFacts.tally }
 
-  /// Whether connections are kept after an answer.
-  override var keepsConnections: Bool { phase == .open }
+  /// Whether connections are kept after an answer. Of several connections, and if no stream waits, the pool gives one up
+  /// for another address that has reached the channel's limit.
+  override var keepsConnections: Bool { phase == .open && (count == 1 && !queue.isEmpty || !isToGiveWay) }
+  private var isToGiveWay: Bool { channel.limit.isWanted(besides: self) }
 
   override func resetBackoff() {
     backoff = Backoff()
@@ -156,6 +157,17 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       becomeIdle(connection)
     }
     if isAsked { work.schedule(self) }
+  }
+
+  override var idleSince: UInt64? { longestIdle?.since }
+  override func closeLongestIdle() {
+    longestIdle?.closeGracefully(ByteBuffer().say("another address needs its place (max_connections)"))
+  }
+
+  private var longestIdle: HTTP1Connection? {
+    var connection = idle
+    while let below = connection?.below { connection = below }
+    return connection
   }
 
   private func becomeIdle(_ connection: HTTP1Connection) {
@@ -207,7 +219,16 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   private func popQueued() -> HTTP1Stream? {
     guard let stream = queue.popFirst() else { return nil }
     _ = borrow(stream.owner) { $0.streamWaits(stream) }
+    cancelUnneeded()
     return stream
+  }
+
+  /// Gives up connectors that wait for a place among the channel's connections, if no stream needs them any more.
+  private func cancelUnneeded() {
+    while queue.count < connectors.count, let connector = connectors.last(where: { $0.waitsForPlace }) {
+      connectors.drop(connector)
+      connector.close()
+    }
   }
 
   private static var unused: ByteBuffer { ByteBuffer().say("the channel does not use this address any more") }
@@ -215,6 +236,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// Called when the owner of a waiting stream has left.
   override func forget(_ stream: HTTP1Stream) {
     queue.remove(stream)
+    cancelUnneeded()
     if isAsked { work.schedule(self) }
   }
 
@@ -229,8 +251,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
 
   /// Begins to make a connection for each waiting stream, up to the limit.
   private func grow() {
-    while phase == .open, failure == nil, queue.count > connecting,
-      count + connecting < most
+    while phase == .open, failure == nil, queue.count > connectors.count,
+      count + connectors.count < most
     {
       if runtime.now < retryAt { return arm(at: retryAt) }
       owner?.note(.connecting)
@@ -238,9 +260,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       case .failed(let words): failed(words)
       case .started(let connector):
         connector.until = Time.after(destination.connectTimeout, runtime.now)
-        connector.next = connectors
-        connectors = connector
-        connecting += 1
+        connectors.append(connector)
         arm(at: connector.until)
       }
     }
@@ -252,7 +272,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     if retryAt <= runtime.now {
       retryAt = backoff.begin(destination.backoff, now: runtime.now, random: runtime.platform.random())
     }
-    if connecting == 0, !hasConnectionForCalls {
+    if connectors.isEmpty, !hasConnectionForCalls {
       failure = failure ?? words
       work.schedule(self)
     } else if !queue.isEmpty {
@@ -272,7 +292,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   }
 
   func connectorDone(_ connector: Connector, _ link: Link, _ peer: ByteBuffer) -> Bool {
-    remove(connector)
+    connectors.drop(connector)
     if HTTPVersion.chosen(on: link, destination.http) == .http2 {
       // The server now speaks HTTP/2, so this pool ends. The subchannel makes an HTTP/2 connection instead.
       link.close()
@@ -287,11 +307,12 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     becomeIdle(connection)
     connection.begin()
     if connection.life == .idle, !queue.isEmpty, let first = popIdle() { keep(first) }
+    if idle != nil, isToGiveWay { closeLongestIdle() }
     return true
   }
 
   func connectorFailed(_ connector: Connector, _ words: ByteBuffer) {
-    remove(connector)
+    connectors.drop(connector)
     if phase == .open { failed(words) } else { work.schedule(self) }
   }
 
@@ -325,18 +346,6 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     count -= 1
   }
 
-  private func remove(_ connector: Connector) {
-    if connectors === connector {
-      connectors = connector.next.take()
-    } else {
-      var before = connectors
-      while let one = before, one.next !== connector { before = one.next }
-      guard let before else { return }
-      before.next = connector.next.take()
-    }
-    connecting -= 1
-  }
-
   // MARK: The timer
 
   private func arm(at time: UInt64) {
@@ -346,9 +355,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
 
   func timeIsUp() {
     let now = runtime.now
-    var connector = connectors
-    while let one = connector {
-      connector = one.next
+    for one in connectors {
       if one.until <= now { one.timedOut() } else { arm(at: one.until) }
     }
     var connection = connections
@@ -395,7 +402,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
           isLeaving = true
           owner?.connectionDraining(self)
         }
-        if count == 0, connecting == 0 { close(ByteBuffer().say("the connection is no longer used")) }
+        if count == 0, connectors.isEmpty { close(ByteBuffer().say("the connection is no longer used")) }
       } else if isAsked, slots > 0 {
         isAsked = false
         owner?.connectionHasSlots()
@@ -424,10 +431,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   }
 
   private func closeConnectors() {
-    while let connector = connectors {
-      remove(connector)
-      connector.close()
-    }
+    while let connector = connectors.popLast() { connector.close() }
   }
 
   override func closeGracefully() {
@@ -459,11 +463,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       one.closeInChild()
       connection = one.next
     }
-    var connector = connectors
-    while let one = connector {
-      one.closeInChild()
-      connector = one.next
-    }
+    for connector in connectors { connector.closeInChild() }
   }
 }
 

@@ -29,6 +29,8 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   private var connector: Connector?
   /// A new connection that is not ready yet, because the peer's SETTINGS have not been received.
   private var fresh: TransportConnection?
+  /// The place of the new connection among those of the channel; nil: their number has no limit.
+  private var freshPlace: LinkPlace?
   /// The oldest connection that accepts streams; nil: the subchannel is not ready.
   private var connection: TransportConnection?
   /// The other connections that accept streams, oldest first.
@@ -50,6 +52,12 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     self.channel = channel
     super.init()
   }
+
+  /// The reason why calls wait for a connection to the address; nil: no reason is known.
+  var trouble: ByteBuffer? { connector?.waitsForPlace == true ? channel.limit.words : failure }
+
+  var idleSince: UInt64? { connection?.idleSince }
+  func closeLongestIdle() { connection?.closeLongestIdle() }
 
   /// Whether there is any connection, or an attempt to connect.
   var isInUse: Bool { connector != nil || fresh != nil || connection != nil || !draining.isEmpty }
@@ -103,15 +111,17 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     for gone in draining { views += gone.views }
     return EndpointView(
       address: ByteBuffer().say(address.text()), state: connectivity, isEjected: isEjected,
-      isCurrent: endpointIndex >= 0, failure: failure, failures: failures?.count ?? 0, next: failures?.retry,
+      isCurrent: endpointIndex >= 0, failure: trouble, failures: failures?.count ?? 0, next: failures?.retry,
       weight: Int(endpoint.weight), connections: views)
   }
 
   /// Appends in words what a call waits for that finds no slot here.
   func sayFull(_ text: ByteBuffer) {
-    guard let facts = connection?.facts else { return }
+    guard let connection, let facts = connection.facts else { return }
     if !facts.isHTTP1 {
       text.say("the server to allow one more call on the connection")
+    } else if channel.limit.delays(connection) {
+      channel.limit.say(to: text)
     } else {
       text.say("one of the channel's ").say(channel.destination.http1Connections)
         .say(" connections to the server (http1_max_connections)")
@@ -235,7 +245,8 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// Begins to connect. Returns the reason if this fails at once, otherwise nil.
   private func begin() -> ByteBuffer? {
     note(.connecting)
-    switch Connector.start(endpoint, channel, self) {
+    let races = connection == nil && !channel.usesAllEndpoints
+    switch Connector.start(endpoint, channel, self, races: races) {
     case .started(let connector):
       self.connector = connector
       return nil
@@ -285,6 +296,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     guard let connection = version.connection(on: link, peer, channel, self) else { return false }
     self.connector = nil
     fresh = connection
+    freshPlace = link.place
     if let security = connection.facts?.security {
       hasWorked = true
       note(.secured, security: security)
@@ -305,6 +317,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     note(.ready, connection: ready.facts)
     guard fresh === ready else { return }
     fresh = nil
+    freshPlace.take()?.isReady()
     if connection == nil { connection = ready } else { others.append(ready) }
     tell(follow(.connected(oldAt: connectionAge)))
   }

@@ -149,7 +149,7 @@ def test_prometheus_text(channel: Channel, server: str) -> None:
                 buckets.setdefault(name + labels.partition(",le=")[0], []).append(value)
     assert all(counts == sorted(counts) and counts[-1] == 1 for counts in buckets.values())
     assert {len(counts) for counts in buckets.values()} == {42, 15}
-    echo = f'grpc_method="penstock.Echo/Unary",grpc_target="{server}"'
+    echo = f'grpc_method="penstock.Echo/Unary",grpc_target="dns:///{server}"'
     assert values["grpc_client_attempt_started_total", echo] == 1
     assert values["grpc_client_attempt_started_total", 'grpc_method="other",grpc_target="other"'] == 1
 

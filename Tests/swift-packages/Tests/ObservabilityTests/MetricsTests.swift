@@ -8,7 +8,7 @@ import Testing
   static func labels(
     _ target: String, _ status: Status.Code? = nil, method: String = "penstock.Echo/Bidi"
   ) -> [(String, String)] {
-    [("grpc.method", method), ("grpc.target", target)]
+    [("grpc.method", method), ("grpc.target", target == "other" ? target : "dns:///\(target)")]
       + (status.map { [("grpc.status", $0.description)] } ?? [])
   }
 

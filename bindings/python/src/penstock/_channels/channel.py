@@ -50,7 +50,7 @@ class Channel(BaseChannel, Caller):
     ``content_subtype``, ``user_agent``, ``default_deadline_ms``,
     ``max_receive_message_bytes``, ``max_send_message_bytes``, ``max_header_list_bytes``, ``connect_timeout_ms``,
     ``wait_for_ready``, ``service_config``, ``retries``, ``replay_bytes``, ``channel_replay_bytes``,
-    ``max_connections_per_subchannel``, ``max_pending_calls``, ``max_buffered_bytes``,
+    ``max_connections_per_subchannel``, ``max_connections``, ``max_pending_calls``, ``max_buffered_bytes``,
     ``health_checks``, ``idle_timeout_ms``, ``max_connection_age_ms``, ``initial_backoff_ms``, ``max_backoff_ms``,
     ``backoff_multiplier``, ``backoff_jitter``, ``dns_srv``, ``min_resolve_interval_ms``, ``resolve_interval_ms``,
     ``silence_event_ms``, ``slow_callback_ms``, ``keepalive_time_ms``, ``keepalive_timeout_ms``,
