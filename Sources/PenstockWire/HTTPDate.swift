@@ -67,7 +67,8 @@ public enum HTTPDate {
 
     /// The seconds of a day. The second 60 is a leap second.
     mutating func time() -> UInt64? {
-      guard let hours = number(most: 23), let minutes = number(most: 59), let seconds = number(most: 60) else {
+      guard let hours = number(most: 23), let minutes = number(most: 59), let seconds = number(most: 60)
+      else {
         return nil
       }
       return hours * 3600 + minutes * 60 + seconds

@@ -22,7 +22,8 @@ import Testing
     "Sun, 06 Nov 1994 08:49:37 CET",
     "Sun, 06 Nov 1994 08:49:37 GMT GMT", "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 Nov 1994 08:60:37 GMT",
     "Sun, 06 Nov 1994 08:49:61 GMT", "Sun, 32 Nov 1994 08:49:37 GMT", "Sun, 00 Nov 1994 08:49:37 GMT",
-    "Sun, 06 nov 1994 08:49:37 GMT", "Sun, 06 Nov 11994 08:49:37 GMT", "Sun Nov 6 08:49:37", "Sun Nov 6 08:49 1994",
+    "Sun, 06 nov 1994 08:49:37 GMT", "Sun, 06 Nov 11994 08:49:37 GMT", "Sun Nov 6 08:49:37",
+    "Sun Nov 6 08:49 1994",
     "Sun, 06 Nov 1994", "Sun, 6x Nov 1994 08:49:37 GMT",
   ])
   func others(_ text: String) {

@@ -7,21 +7,35 @@
 
 static int connections(penstock_channel *channel) { return count_in_stats(channel, "\"peer\":"); }
 
-/* A channel over cleartext whose options begin with `options`, and whose addresses are the `count` first ones, in this
- * order. */
+static int connections_to(penstock_channel *channel, const char *address) {
+  char part[100];
+  snprintf(part, sizeof(part), "\"peer\":\"%s\"", address);
+  return count_in_stats(channel, part);
+}
+
+/* Gives the channel these addresses, in this order. */
+static void push(penstock_resolver *resolver, const char *policy, int count, const char *const *addresses) {
+  char json[1000];
+  size_t length = (size_t)snprintf(json, sizeof(json), "{\"addresses\": [");
+  for (int i = 0; i < count; i++) {
+    length +=
+        (size_t)snprintf(json + length, sizeof(json) - length, "%s{\"address\": \"%s\"}", i ? ", " : "", addresses[i]);
+  }
+  snprintf(json + length, sizeof(json) - length, "], \"service_config\": {\"loadBalancingConfig\": [{\"%s\": {}}]}}",
+           policy);
+  penstock_error *error = NULL;
+  if (!OK(penstock_resolver_push(resolver, json, &error))) printf("  %s\n", penstock_error_json(error));
+  penstock_error_release(error);
+}
+
+/* A channel over cleartext with these options and addresses. */
 static penstock_channel *open_over(const char *options, const char *policy, int count, const char *const *addresses) {
   char json[1000];
   snprintf(json, sizeof(json), "{\"tls\": false, %s}", options);
   penstock_channel *channel = open_at("pool.example:443", json);
   penstock_resolver *resolver = NULL;
   OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
-  size_t length = (size_t)snprintf(json, sizeof(json), "{\"addresses\": [");
-  for (int i = 0; i < count; i++) {
-    length += (size_t)snprintf(json + length, sizeof(json) - length, "%s\"%s\"", i ? ", " : "", addresses[i]);
-  }
-  snprintf(json + length, sizeof(json) - length, "], \"service_config\": {\"loadBalancingConfig\": [{\"%s\": {}}]}}",
-           policy);
-  OK(penstock_resolver_push(resolver, json, NULL));
+  push(resolver, policy, count, addresses);
   penstock_resolver_release(resolver);
   return channel;
 }
@@ -42,9 +56,6 @@ static void stop_other(void) {
   close(other.output);
 }
 
-/* An address at which nobody listens. */
-static void dead_address(char *name, size_t size) { close(silent_server(name, size)); }
-
 TEST(connection_limit_of_a_pool) {
   enum { CALLS = 12 };
   char target[128];
@@ -53,10 +64,10 @@ TEST(connection_limit_of_a_pool) {
   penstock_call *calls[CALLS];
   for (int i = 0; i < CALLS; i++) calls[i] = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
   for (int i = 0; i < CALLS; i++) OK(penstock_call_send(calls[i], "x", 1));
-  EVENTUALLY(waiting_calls_are(channel, CALLS - 2));
-  CHECK_INT(connections(channel), 2);
+  EVENTUALLY(connections(channel) == 2);
   FINISH(start_with(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM, "{\"deadline_ms\": 1}"),
-         PENSTOCK_STATUS_DEADLINE_EXCEEDED, "one of the channel's 2 connections (max_connections)");
+         PENSTOCK_STATUS_DEADLINE_EXCEEDED,
+         "the channel has 2 connections already, as many as it may have (max_connections)");
   for (int i = 0; i < CALLS; i++) {
     OK(penstock_call_half_close(calls[i]));
     FINISH(calls[i], PENSTOCK_STATUS_OK, NULL);
@@ -65,20 +76,60 @@ TEST(connection_limit_of_a_pool) {
   penstock_channel_release(channel);
 }
 
-/* Of two addresses that round_robin uses, one is beyond the limit. It says so, and gets no call. */
+#define HOUR "3600000"
+#define SLOW "\"initial_backoff_ms\": " HOUR ", \"max_backoff_ms\": " HOUR
+
+/* Of two addresses that round_robin uses, one is beyond the limit. It says so, and gets no call, until the other one is
+ * gone: then its back-off of an hour ends. */
 TEST(connection_limit_leaves_an_address_out) {
   start_other();
-  const char *addresses[] = {peer_address(), other.address};
-  penstock_channel *channel = open_over("\"max_connections\": 1, \"connect_timeout_ms\": 200, "
-                                        "\"initial_backoff_ms\": 10, \"max_backoff_ms\": 20",
-                                        "round_robin", 2, addresses);
+  const char *addresses[] = {other.address, peer_address()};
+  penstock_channel *channel =
+      open_over("\"max_connections\": 1, \"connect_timeout_ms\": 200, " SLOW, "round_robin", 2, addresses);
   for (int i = 0; i < 20; i++) check_echo(channel);
-  EVENTUALLY(count_in_stats(channel, ONE) == 1);
-  EVENTUALLY(count_in_stats(channel, "\"failures\":1") == 1);
+  EVENTUALLY(count_in_stats(channel, "\"last_error\":\"" ONE "\",\"failures\":1,") == 1);
   for (int i = 0; i < 20; i++) check_echo(channel);
   CHECK_INT(connections(channel), 1);
+  CHECK_INT(connections_to(channel, other.address), 1);
+  stop_other();
+  EVENTUALLY(unary_code(channel, "x") == PENSTOCK_STATUS_OK);
+  CHECK_INT(connections_to(channel, peer_address()), 1);
+  penstock_channel_release(channel);
+}
+
+/* An address that the resolver gives no more makes room for the one that it gives now. */
+TEST(connection_limit_follows_the_resolver) {
+  start_other();
+  penstock_channel *channel =
+      open_at("pool.example:443", "{\"tls\": false, \"max_connections\": 1, \"connect_timeout_ms\": " HOUR "}");
+  penstock_resolver *resolver = NULL;
+  OK(penstock_channel_set_resolver(channel, NULL, &resolver, NULL));
+  for (int i = 0; i < 10; i++) {
+    const char *address = i % 2 ? peer_address() : other.address;
+    push(resolver, "round_robin", 1, &address);
+    check_echo(channel);
+    CHECK_INT(connections_to(channel, address), 1);
+  }
+  penstock_resolver_release(resolver);
   penstock_channel_release(channel);
   stop_other();
+}
+
+TEST(connection_limit_lets_a_channel_end) {
+  start_other();
+  const char *addresses[] = {peer_address(), other.address};
+  penstock_channel *channel = open_over("\"max_connections\": 1", "round_robin", 2, addresses);
+  check_echo(channel);
+  EVENTUALLY(count_in_stats(channel, ONE) == 1);
+  penstock_channel_release(channel);
+  stop_other();
+}
+
+/* Makes a call, and tells whether there is a connection to the address then. */
+static bool calls(penstock_channel *channel, const char *address) {
+  check_echo(channel);
+  CHECK(connections(channel) <= 1);
+  return connections_to(channel, address) == 1;
 }
 
 /* A connection of HTTP/1.1 that has no call is closed for the sake of another address. */
@@ -86,37 +137,63 @@ TEST(connection_limit_moves_between_addresses) {
   start_other();
   const char *addresses[] = {peer_address(), other.address};
   penstock_channel *channel =
-      open_over("\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 1", "round_robin", 2, addresses);
-  check_echo(channel);
-  for (int i = 0; i < 10; i++) {
-    EVENTUALLY(count_in_stats(channel, "\"state\":\"READY\"") >= 2);
-    check_echo(channel);
-    CHECK(connections(channel) <= 1);
+      open_over("\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 1, \"connect_timeout_ms\": " HOUR,
+                "round_robin", 2, addresses);
+  for (int i = 0; i < 5; i++) {
+    EVENTUALLY(calls(channel, peer_address()));
+    EVENTUALLY(calls(channel, other.address));
   }
   penstock_channel_release(channel);
   stop_other();
 }
 
-/* With pick_first the first address never answers. The second one needs no place of its own to be tried beside it. */
+/* Busy connections to one address leave a place for another one. */
+TEST(connection_limit_leaves_each_address_a_place) {
+  enum { CALLS = 12 };
+  start_other();
+  const char *addresses[] = {peer_address(), other.address};
+  penstock_channel *channel =
+      open_over("\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 3, \"connect_timeout_ms\": " HOUR,
+                "round_robin", 2, addresses);
+  /* The channel, two addresses and two connections. */
+  EVENTUALLY(count_in_stats(channel, "\"state\":\"ready\"") == 5 || (check_echo(channel), false));
+  penstock_call *all[CALLS];
+  for (int i = 0; i < CALLS; i++) {
+    all[i] = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+    OK(penstock_call_send(all[i], "x", 1));
+  }
+  EVENTUALLY(connections(channel) == 3);
+  CHECK(connections_to(channel, peer_address()) >= 1);
+  CHECK(connections_to(channel, other.address) >= 1);
+  for (int i = 0; i < CALLS; i++) OK(penstock_call_half_close(all[i]));
+  for (int i = 0; i < CALLS; i++) FINISH(all[i], PENSTOCK_STATUS_OK, NULL);
+  penstock_channel_release(channel);
+  stop_other();
+}
+
+/* With pick_first the first address never answers. The second one needs no place of its own to be tried beside it; and the
+ * loser gives its part back. */
 TEST(connection_limit_counts_a_race_as_one) {
   char silent[64];
   int listener = silent_server(silent, sizeof(silent));
   const char *addresses[] = {silent, peer_address()};
   penstock_channel *channel =
-      open_over("\"max_connections\": 1, \"connect_timeout_ms\": 3600000", "pick_first", 2, addresses);
-  check_echo(channel);
-  CHECK_INT(connections(channel), 1);
+      open_over("\"max_connections\": 1, \"max_connection_age_ms\": 20, \"connect_timeout_ms\": " HOUR, "pick_first", 2,
+                addresses);
+  for (int i = 0; i < 2; i++) {
+    check_echo(channel);
+    EVENTUALLY(connections(channel) == 0);
+  }
   penstock_channel_release(channel);
   close(listener);
 }
 
 /* An attempt that fails gives its place back. */
 TEST(connection_limit_forgets_failed_attempts) {
-  char dead[64];
-  dead_address(dead, sizeof(dead));
-  const char *addresses[] = {dead, peer_address()};
-  penstock_channel *channel =
-      open_over("\"max_connections\": 1, \"initial_backoff_ms\": 1, \"max_backoff_ms\": 1", "round_robin", 2, addresses);
+
+  const char *addresses[] = {dead_address(), peer_address()};
+  penstock_channel *channel = open_over("\"max_connections\": 1, \"initial_backoff_ms\": 1, \"max_backoff_ms\": 1",
+                                        "round_robin", 2, addresses);
   for (int i = 0; i < 20; i++) check_echo(channel);
   penstock_channel_release(channel);
 }
@@ -126,6 +203,7 @@ static void *echo_many(void *channel) {
   return NULL;
 }
 
+/* Threads that make calls over fewer connections than they could use. */
 TEST(connection_limit_loses_no_call) {
   start_other();
   enum { THREADS = 8 };
@@ -147,8 +225,8 @@ TEST(connection_limit_counts_draining_connections) {
   penstock_call *old = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
   OK(penstock_call_send(old, "ping", 4));
   CHECK_MESSAGE(old, "ping");
-  EVENTUALLY(count_in_stats(channel, "\"state\":\"DRAINING\"") == 1);
-  FINISH(start_with(channel, UNARY, PENSTOCK_KIND_UNARY, "{\"deadline_ms\": 1}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED, ONE);
+  EVENTUALLY(count_in_stats(channel, "\"state\":\"draining\"") == 1);
+  FINISH(start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"deadline_ms\": 1}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED, ONE);
   penstock_call *waits = start_numbered(channel, 1);
   OK(penstock_call_half_close(old));
   FINISH(old, PENSTOCK_STATUS_OK, NULL);

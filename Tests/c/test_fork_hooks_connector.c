@@ -3,7 +3,7 @@
 
 #include "dialer.h"
 
-/* In the child the parent's question is cancelled, and the child's call asks anew. */
+/* In the child the parent's question is cancelled, which gives its place back, and the child's call asks anew. */
 typedef struct forked {
   dialer dialer;
   penstock_channel *channel;
@@ -21,7 +21,7 @@ static void connect_in_child(void *argument) {
 TEST(connector_after_a_fork) {
   with_hooks();
   forked self = {.dialer = DIALER(keep)};
-  self.channel = open_with(&self.dialer, peer_address(), "{\"tls\": false}");
+  self.channel = open_with(&self.dialer, peer_address(), "{\"tls\": false, \"max_connections\": 1}");
   OK(penstock_channel_connect(self.channel));
   latch_wait(&self.dialer.asked, 1);
   reap(fork_and(connect_in_child, &self));

@@ -17,7 +17,9 @@ extension Attempt {
     case .slot:
       text.say("waiting for ")
       core.sayFull(text)
-    case .endpoint: text.say("waiting for an endpoint that the picker, a hop or the request takes")
+    case .endpoint:
+      text.say("waiting for an endpoint that the picker, a hop or the request takes")
+      if core.limit.isShort { text.say("; ").say(core.limit.words.view) }
     case .server:
       text.say("waiting for the server")
       if let peer = owner?.connection?.peer { text.say(" ").say(peer.view) }

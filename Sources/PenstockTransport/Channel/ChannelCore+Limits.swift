@@ -6,6 +6,11 @@ import PenstockWire
 // The channel's own limits on its connections and on the calls that wait.
 
 extension ChannelCore {
+  /// How many of the addresses that are to have a connection have none, and are making none.
+  var unconnected: Int {
+    usesAllEndpoints ? endpoints.reduce(0) { $0 + ($1.isConnected ? 0 : 1) } : 0
+  }
+
   /// Called when a connector waits for a place: closes the connection that has been without a call for the longest time.
   func closeLongestIdle() {
     var found: Subchannel?

@@ -82,7 +82,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     self.destination = destination
     methods = CurrentMethods(destination.service.methods)
     work = TurnWork(runtime)
-    limit = ConnectionLimit(destination.mostConnectionsInAll)
+    limit = ConnectionLimit(destination.mostConnectionsInAll, work)
     balancer = ChannelCore.newBalancer(destination, runtime)
     super.init()
     takeRetries()
@@ -373,6 +373,8 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     let wasIdle = balancer.connectivity == .idle
     balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
     noteIgnored()
+    // Of the attempts that have had one place together, several may be kept now.
+    if limit.hasRace { for subchannel in endpoints where !subchannel.hasConnection { subchannel.leave() } }
     if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
     pick = balancer.pick
     runtime.disarm(self)
@@ -409,6 +411,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     events.removeAll()
     let isWeighted = destination.service.balancing.policy == .staticWeightedRoundRobin
     follow(.named(states, weights: isWeighted ? endpoints.map { $0.endpoint.weight } : []))
+    limit.serveSoon()
   }
 
   private func shuffle(_ list: inout [Endpoint]) {
@@ -467,6 +470,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     leaving = []
     for subchannel in known { subchannel.close() }
     for subchannel in others { subchannel.close() }
+    limit.close()
     connectivity.tellWatches()
     tellNews()
     listeners = nil

@@ -1,39 +1,52 @@
 import PenstockCall
+import PenstockHTTP
 import PenstockLink
+import PenstockLoop
 import PenstockWire
 
 /// The limit on the connections of a channel to all its addresses together (`max_connections`), and the connectors that
 /// wait for a place. A place is taken from the beginning of an attempt to connect until the socket is closed. The
 /// attempts that race for the one connection of pick_first have one place together. Driving thread only.
 ///
-/// | | a place is free | no place is free |
+/// | | there is room | there is none |
 /// |---|---|---|
-/// | a connector enters | it takes the place | it waits, until the connect timeout of its owner |
+/// | a connector enters | it takes a place | it waits, until the connect timeout of its owner |
 /// | a connector enters that races with others | it shares their place | it shares their place |
-/// | a connector or a connection leaves | | the connectors that wait enter, the first one first |
-final class ConnectionLimit {
+/// | a connector or a connection leaves | connectors that wait enter; then owners that have waited in vain try again | |
+///
+/// A further connection to an address has room only if a place is left for each address without a connection, and it
+/// enters after those. Otherwise a busy address might keep another one out for ever.
+final class ConnectionLimit: TurnTask {
+  var isScheduled = false
   /// The most connections; 0: no limit.
   private let most: Int
+  private let work: TurnWork
   private var taken = 0
-  /// How many connectors, and connections that are not ready yet, share a place.
-  private var racing = 0
+  /// The places of connectors, and of connections that are not ready yet, that count as one.
+  private var racers: [ConnectionPlace] = []
   private var waiting: [Connector] = []
+  /// The owners of connectors that have waited in vain.
+  private var refused: [any ConnectorOwner] = []
 
-  init(_ most: Int) { self.most = most }
+  init(_ most: Int, _ work: TurnWork) {
+    self.most = most
+    self.work = work
+  }
 
   /// Gives the connector a place, or lets it wait for one. False: it waits.
   func enter(_ connector: Connector) -> Bool {
     if most == 0 { return true }
-    if connector.races, racing > 0 {
-      racing += 1
-    } else if taken < most {
+    let place = ConnectionPlace(self)
+    if connector.races, !racers.isEmpty {
+      racers.append(place)
+    } else if taken + (connector.isFurther ? connector.channel.unconnected : 0) < most {
       taken += 1
-      if connector.races { racing += 1 }
+      if connector.races { racers.append(place) }
     } else {
       waiting.append(connector)
       return false
     }
-    connector.place = ConnectionPlace(self, isShared: connector.races)
+    connector.place = place
     return true
   }
 
@@ -42,35 +55,69 @@ final class ConnectionLimit {
     if let place = connector.place.take() { place.giveBack() } else { waiting.drop(connector) }
   }
 
+  /// Called when a connector of `owner` has waited in vain.
+  func refuse(_ owner: any ConnectorOwner) {
+    if !refused.contains(where: { $0 === owner }) { refused.append(owner) }
+  }
+
   /// Called when a connector or a connection has closed.
-  fileprivate func left(isShared: Bool) {
-    if isShared {
-      racing -= 1
-      if racing > 0 { return }
-    }
+  fileprivate func left(_ place: ConnectionPlace) {
+    if endsRace(place), !racers.isEmpty { return }
     taken -= 1
+    serveSoon()
+  }
+
+  /// Called when a connection is ready. If it has won a race, the others keep the place that they have shared: there is
+  /// one connection too many until they are closed, in the same turn.
+  fileprivate func isReady(_ place: ConnectionPlace) {
+    if endsRace(place), !racers.isEmpty { taken += 1 }
+  }
+
+  /// Takes the place out of the race. False: it was in none.
+  private func endsRace(_ place: ConnectionPlace) -> Bool {
+    let before = racers.count
+    racers.drop(place)
+    return racers.count < before
+  }
+
+  /// Looks at the end of the turn for those that may enter. Called also when the channel's addresses have changed.
+  func serveSoon() { if !waiting.isEmpty || !refused.isEmpty { work.schedule(self) } }
+
+  func runInTurn() {
     let before = waiting
     waiting = []
-    for connector in before where enter(connector) { connector.goOn() }
+    for connector in before where !connector.isFurther && enter(connector) { connector.goOn() }
+    for connector in before where connector.isFurther && enter(connector) { connector.goOn() }
+    while taken < most, let owner = refused.popLast() { owner.roomIsLeft() }
   }
 
-  /// Called when a connection has won a race. The others keep the place that they have shared: there is one connection
-  /// too many until they are closed, in the same turn.
-  fileprivate func won() {
-    racing -= 1
-    if racing > 0 { taken += 1 }
+  /// Forgets all that wait, because the channel is closed.
+  func close() {
+    waiting = []
+    refused = []
   }
 
-  /// Whether a connector waits that is not for `owner`.
-  func isWanted(besides owner: any ConnectorOwner) -> Bool { waiting.contains { !$0.isFor(owner) } }
+  // MARK: Questions
+
+  /// Whether several attempts have one place together.
+  var hasRace: Bool { racers.count > 1 }
+
+  /// Whether a connector waits that is not for `owner`. `urgently`: only those for addresses without a connection count.
+  func isWanted(besides owner: any ConnectorOwner, urgently: Bool) -> Bool {
+    waiting.contains { !$0.isFor(owner) && !(urgently && $0.isFurther) }
+  }
 
   /// Whether a connector for `owner` waits.
   func delays(_ owner: AnyObject) -> Bool { waiting.contains { $0.isFor(owner) } }
 
+  /// Whether anything waits, or has waited in vain.
+  var isShort: Bool { !waiting.isEmpty || !refused.isEmpty }
+
   /// The reason why a connector waits.
   var words: ByteBuffer {
     ByteBuffer().say("the channel has ").say(most)
-      .say(most == 1 ? " connection" : " connections").say(" already, as many as it may have (max_connections)")
+      .say(most == 1 ? " connection" : " connections").say(
+        " already, as many as it may have (max_connections)")
   }
 
   /// Appends in words what a call waits for.
@@ -82,19 +129,13 @@ final class ConnectionLimit {
 /// The place of one connector, and then of its connection.
 final class ConnectionPlace: LinkPlace {
   private let limit: ConnectionLimit
-  private var isShared: Bool
 
-  init(_ limit: ConnectionLimit, isShared: Bool) {
+  init(_ limit: ConnectionLimit) {
     self.limit = limit
-    self.isShared = isShared
     super.init()
   }
 
-  override func isReady() {
-    guard isShared else { return }
-    isShared = false
-    limit.won()
-  }
+  override func isReady() { limit.isReady(self) }
 
-  override func giveBack() { limit.left(isShared: isShared) }
+  override func giveBack() { limit.left(self) }
 }

@@ -16,6 +16,11 @@ protocol ConnectorOwner: AnyObject {
   /// Whether a connection of this channel to the address has worked. If so, TLS or its lack is no likely reason for
   /// a failure.
   var hasWorked: Bool { get }
+  /// Whether there is a connection to the address already.
+  var hasConnection: Bool { get }
+  /// Called when a connector has waited in vain, because the channel had as many connections as it may have, and now one
+  /// more may be made.
+  func roomIsLeft()
 }
 
 extension HTTP1Pool {
@@ -47,11 +52,11 @@ final class Connector: ReadyHandler, TurnTask {
   var isScheduled = false
   private var phase = Phase.new
   private let endpoint: Endpoint
-  private let channel: ChannelCore
+  let channel: ChannelCore
   /// The owner, to which the result is reported; nil: the result was reported, or is not wanted any more.
   private var owner: (any ConnectorOwner)?
-  /// The time when an owner with several connectors gives this one up.
-  var until: UInt64 = .max
+  /// The time when the owner gives the connector up.
+  private(set) var until: UInt64
   /// For `ConnectionLimit`: whether the channel will keep only one of the connections that are being made, and the
   /// connector's place.
   let races: Bool
@@ -86,17 +91,23 @@ final class Connector: ReadyHandler, TurnTask {
     self.channel = channel
     self.owner = owner
     self.races = races
+    until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
   }
 
   func isFor(_ owner: AnyObject) -> Bool { self.owner === owner }
+  /// Whether the address has a connection already.
+  var isFurther: Bool { owner?.hasConnection == true }
 
   /// Whether the connector waits, because the channel has as many connections as it may have.
   var waitsForPlace: Bool {
     if case .place = phase { place == nil } else { false }
   }
 
-  /// Called when a connector that has waited for a place has one. It begins at the end of the turn.
-  func goOn() { channel.work.schedule(self) }
+  /// Called when a connector that has waited for a place has one. It begins soon, and has the whole connect timeout.
+  func goOn() {
+    until = Time.after(channel.destination.connectTimeout, channel.runtime.now)
+    channel.work.schedule(self)
+  }
 
   private func begin() -> ByteBuffer? {
     channel.renewCertificates()
@@ -246,7 +257,9 @@ final class Connector: ReadyHandler, TurnTask {
       // An answer may have come in the same turn.
       let late: StaticString = question.isAnswered ? "answered too late" : "not answered"
       fail(ByteBuffer().say("connect timeout: the connector has ").say(late))
-    case .place: fail(channel.limit.words)
+    case .place:
+      if let owner { channel.limit.refuse(owner) }
+      fail(channel.limit.words)
     case .new, .socket, .over: fail(Connector.toProxy(endpoint).say("connect timeout"))
     }
   }

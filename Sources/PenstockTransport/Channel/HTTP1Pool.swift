@@ -131,10 +131,15 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// Makes the attempts on a connection count in the same counter (`tally`) as all attempts of the pool.
   override func lend(_ facts: ConnectionFacts) { facts.tally = knownFacts.tally }
 
-  /// Whether connections are kept after an answer. Of several connections, and if no stream waits, the pool gives one up
-  /// for another address that has reached the channel's limit.
-  override var keepsConnections: Bool { phase == .open && (count == 1 && !queue.isEmpty || !isToGiveWay) }
-  private var isToGiveWay: Bool { channel.limit.isWanted(besides: self) }
+  /// Whether connections are kept after an answer. If no stream waits, the pool gives a connection up for any other address
+  /// that has no room to make one; and one of several connections always for an address that has none.
+  override var keepsConnections: Bool {
+    guard phase == .open else { return false }
+    return queue.isEmpty ? !givesWay(urgently: false) : count == 1 || !givesWay(urgently: true)
+  }
+  private func givesWay(urgently: Bool) -> Bool { channel.limit.isWanted(besides: self, urgently: urgently) }
+  var hasConnection: Bool { count > 0 }
+  func roomIsLeft() { resetBackoff() }
 
   override func resetBackoff() {
     backoff = Backoff()
@@ -174,6 +179,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     connection.below = idle
     idle = connection
     idleCount += 1
+    if givesWay(urgently: false) { work.schedule(self) }
     arm(at: Time.after(destination.http1IdleTimeout, connection.since))
   }
 
@@ -259,7 +265,6 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       switch Connector.start(endpoint, channel, self) {
       case .failed(let words): failed(words)
       case .started(let connector):
-        connector.until = Time.after(destination.connectTimeout, runtime.now)
         connectors.append(connector)
         arm(at: connector.until)
       }
@@ -307,7 +312,6 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     becomeIdle(connection)
     connection.begin()
     if connection.life == .idle, !queue.isEmpty, let first = popIdle() { keep(first) }
-    if idle != nil, isToGiveWay { closeLongestIdle() }
     return true
   }
 
@@ -403,9 +407,12 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
           owner?.connectionDraining(self)
         }
         if count == 0, connectors.isEmpty { close(ByteBuffer().say("the connection is no longer used")) }
-      } else if isAsked, slots > 0 {
-        isAsked = false
-        owner?.connectionHasSlots()
+      } else {
+        if idle != nil, givesWay(urgently: false) { closeLongestIdle() }
+        if isAsked, slots > 0 {
+          isAsked = false
+          owner?.connectionHasSlots()
+        }
       }
     }
     tell()

@@ -54,7 +54,15 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   }
 
   /// The reason why calls wait for a connection to the address; nil: no reason is known.
-  var trouble: ByteBuffer? { connector?.waitsForPlace == true ? channel.limit.words : failure }
+  var trouble: ByteBuffer? {
+    let waits = connector?.waitsForPlace == true || connection.map(channel.limit.delays) == true
+    return waits ? channel.limit.words : failure
+  }
+
+  var hasConnection: Bool { connection != nil }
+  /// Whether there is a connection that takes calls, or one is being made.
+  var isConnected: Bool { hasConnection || fresh != nil || connector?.place != nil }
+  func roomIsLeft() { resetBackoff() }
 
   var idleSince: UInt64? { connection?.idleSince }
   func closeLongestIdle() { connection?.closeLongestIdle() }
@@ -120,6 +128,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     guard let connection, let facts = connection.facts else { return }
     if !facts.isHTTP1 {
       text.say("the server to allow one more call on the connection")
+      if connector?.waitsForPlace == true { channel.limit.say(to: text.say(", or for ")) }
     } else if channel.limit.delays(connection) {
       channel.limit.say(to: text)
     } else {
@@ -200,6 +209,11 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
         told = .failed
       case .disarm: channel.runtime.disarm(self)
       case .giveUp:
+        // A connector that has waited for its place has more time.
+        if let until = connector?.until, until > channel.runtime.now {
+          channel.runtime.arm(self, at: until)
+          break
+        }
         connector?.timedOut()
         fresh?.timedOut()
       case .drop: drop()
