@@ -1,4 +1,3 @@
-import PenstockTestSupport
 import Testing
 
 @testable import PenstockWire
@@ -13,8 +12,7 @@ import Testing
     ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
   ])
   func dates(_ date: String, _ seconds: UInt64) {
-    let date = bytes(date)
-    withExtendedLifetime(date) { #expect(HTTPDate.seconds(date.view) == seconds) }
+    #expect(with(bytes(date)) { HTTPDate.seconds($0) } == seconds)
   }
 
   @Test(arguments: [
@@ -27,7 +25,6 @@ import Testing
     "Sun, 06 Nov 1994", "Sun, 6x Nov 1994 08:49:37 GMT",
   ])
   func others(_ text: String) {
-    let text = bytes(text)
-    withExtendedLifetime(text) { #expect(HTTPDate.seconds(text.view) == nil) }
+    #expect(with(bytes(text)) { HTTPDate.seconds($0) } == nil)
   }
 }

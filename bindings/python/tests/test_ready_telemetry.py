@@ -78,7 +78,8 @@ def test_metrics_and_spans_of_a_call(channel: Channel, server: str, probe: Calla
     started = {attributes(point)["grpc.method"]: point["asInt"] for point in found["grpc.client.attempt.started"]}
     assert started == {"penstock.Echo/Unary": "1", "penstock.Probe/Unary": "1"}
     (echo, failed) = found["grpc.client.call.duration"]
-    assert attributes(echo) == {"grpc.method": "penstock.Echo/Unary", "grpc.target": server, "grpc.status": "OK"}
+    target = f"dns:///{server}"
+    assert attributes(echo) == {"grpc.method": "penstock.Echo/Unary", "grpc.target": target, "grpc.status": "OK"}
     assert attributes(failed)["grpc.status"] == "NOT_FOUND"
     assert echo["count"] == "1"
     assert 0 < echo["sum"] < 60
