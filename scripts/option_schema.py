@@ -55,6 +55,7 @@ def ref(name):
 
 
 HEADER = text(NAME)
+SERVER_NAME = text(rf"{HOST}\.?|{IPV4}|{IPV6}")
 BINARY_NAME = ".-[Bb][Ii][Nn]$"
 
 
@@ -106,6 +107,7 @@ KINDS = {
     "textHeaderName": lambda _: text(rf"(?!.+-[Bb][Ii][Nn]$){RESERVED}{NAME}"),
     "headerNames": lambda _: array(HEADER),
     "pins": lambda _: array(text("[A-Za-z0-9+/]{43}="), minItems=1),
+    "serverNames": lambda _: {"anyOf": [SERVER_NAME, array(SERVER_NAME, minItems=1, maxItems=16)]},
     "spiffeIDs": lambda _: array({**text(r"spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)*"), "maxLength": 2048}, minItems=1),
     "words": lambda _: array(text("[A-Z0-9_-]{1,64}"), minItems=1),
     "readSocketOptions": lambda _: ref("socket_options"),
@@ -191,7 +193,6 @@ CIPHERS += [f"{kind}-ARIA{name}" for kind in ("ECDHE-ECDSA", "ECDHE", "DHE-RSA",
             for name in ("256-GCM-SHA384", "128-GCM-SHA256")]
 # Members whose type says less than what the library checks.
 MEMBERS = {
-    ("tls", "server_name"): text(rf"{HOST}\.?|{IPV4}|{IPV6}"),
     ("tls", "key_log_file"): {"type": "string", "minLength": 1},
     ("token_file", "file"): {"type": "string", "minLength": 1},
     ("tls", "ciphers"): array({"enum": CIPHERS}, minItems=1),

@@ -137,6 +137,22 @@ static inline int penstock_ssl_ctx_add_chain(SSL_CTX *context, X509 *certificate
 
 static inline int penstock_ssl_set_sni(SSL *ssl, const char *name) { return (int)SSL_set_tlsext_host_name(ssl, name); }
 
+/* Whether a name is an IP address. */
+static inline int penstock_is_address(const char *name) {
+  ASN1_OCTET_STRING *address = a2i_IPADDRESS(name);
+  if (!address) ERR_clear_error();
+  ASN1_OCTET_STRING_free(address);
+  return address != NULL;
+}
+
+/* Whether a certificate is for a host name or an IP address. Its common name does not count, and a "*" stands for a whole
+ * label only (RFC 9525 section 6.3). */
+static inline int penstock_certificate_names(X509 *certificate, const char *name) {
+  const unsigned int flags = X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
+  if (penstock_is_address(name)) return X509_check_ip_asc(certificate, name, 0) == 1;
+  return X509_check_host(certificate, name, 0, flags, NULL) == 1;
+}
+
 static inline void penstock_bio_wants_read(BIO *bio) { BIO_set_retry_read(bio); }
 static inline void penstock_bio_no_retry(BIO *bio) { BIO_clear_retry_flags(bio); }
 

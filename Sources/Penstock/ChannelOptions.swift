@@ -220,8 +220,9 @@ public enum TLSOptions: Sendable, Hashable {
     public var privateKeyPEM: String?
     /// A file with the private key.
     public var privateKeyFile: String?
-    /// The name for which the server's certificate has to be issued; nil: the target's host.
-    public var serverName: String?
+    /// The names of which the server's certificate has to have one, 1 to 16; the first is sent. nil: the target's
+    /// host.
+    public var serverNames: [String]?
     /// Whether the server's certificate is verified.
     public var verifies: Bool?
     /// Lists of revoked certificates.
@@ -241,6 +242,12 @@ public enum TLSOptions: Sendable, Hashable {
     /// A file to which the keys of each connection are appended.
     public var keyLogFile: String?
 
+    /// The first of `serverNames`; setting it sets all of them.
+    public var serverName: String? {
+      get { serverNames?.first }
+      set { serverNames = newValue.map { [$0] } }
+    }
+
     /// Makes a value that trusts `rootsPEM`.
     public init(rootsPEM: String? = nil) { self.rootsPEM = rootsPEM }
 
@@ -252,7 +259,7 @@ public enum TLSOptions: Sendable, Hashable {
       text.set("certificate_chain_file", certificateChainFile)
       text.set("private_key_pem", privateKeyPEM)
       text.set("private_key_file", privateKeyFile)
-      text.set("server_name", serverName)
+      text.set("server_name", serverNames)
       text.set("verify", verifies)
       text.set("crls_pem", crlsPEM)
       text.set("crls_file", crlsFile)

@@ -211,6 +211,29 @@ extension JSONReader {
     }
   }
 
+  /// Reads a host name or an IP address that certificates are for, or an array of 1 to 16 of them.
+  func serverNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
+    var names: [ByteBuffer] = []
+    if value.pointee.type != JSON_ARRAY {
+      let expected: StaticString = "a host name or an IP address, or an array of 1 to 16 of these"
+      if let failure = serverName(expected, { names.append($0) }) { return failure }
+    } else {
+      guard 1...16 ~= count else { return fail("an array of 1 to 16 names", hasType: true) }
+      let failure = elements { $0.serverName("a host name or an IP address") { names.append($0) } }
+      if let failure { return failure }
+    }
+    into(names)
+    return nil
+  }
+
+  private func serverName(_ expected: StaticString, _ into: (ByteBuffer) -> Void) -> Failure? {
+    guard let string else { return fail(expected) }
+    if SocketAddress(literal: string, port: 0) == nil, let flaw = HostName.flaw(string) {
+      return fail(because: flaw.bytes)
+    }
+    return self.string(into)
+  }
+
   /// Reads an array of SPIFFE ids (SPIFFE-ID section 2).
   func spiffeIDs(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     some("a SPIFFE id, such as \"spiffe://example.org/shop\"", into) { string in

@@ -257,9 +257,9 @@ extension ParsedChannelOptions {
       case "private_key_pem": option.string { tls.privateKey = .pem($0) }
       /// A file with the private key of the client's certificate.
       case "private_key_file": option.string { tls.privateKey = .file($0) }
-      /// The name or IP address for which the server's certificate has to be issued. It is also sent as SNI.
-      /// Default: the target's host.
-      case "server_name": option.string { tls.serverName = $0 }
+      /// The name or IP address for which the server's certificate has to be issued, or an array of 1 to 16 of which it
+      /// has to have one. The first is also sent as SNI, unless it is an address. Default: the target's host.
+      case "server_name": option.serverNames { tls.serverNames = $0 }
       /// Whether the server's certificate is verified.
       case "verify": option.bool { tls.verifiesPeer = $0 }
       /// Lists of revoked certificates (CRLs), in PEM form. There has to be a list of the authority that has issued the

@@ -118,7 +118,7 @@ import Testing
     certificates.certificateChainFile = "d"
     certificates.privateKeyPEM = "e"
     certificates.privateKeyFile = "f"
-    certificates.serverName = "g"
+    certificates.serverNames = ["g", "10.0.0.1"]
     certificates.verifies = false
     certificates.crlsPEM = "h"
     certificates.crlsFile = "i"
@@ -129,6 +129,18 @@ import Testing
     certificates.ciphers = ["TLS_AES_128_GCM_SHA256"]
     certificates.keyLogFile = "l"
     #expect(Self.keys(certificates.text.finished) == (try Self.documented("\"tls\" of a channel")))
+    #expect(certificates.text.finished.contains(#""server_name":["g","10.0.0.1"]"#))
+  }
+
+  @Test func oneServerNameIsTheFirstOfSeveral() {
+    var certificates = TLSOptions.Certificates()
+    #expect(certificates.serverName == nil)
+    certificates.serverNames = ["a", "b"]
+    #expect(certificates.serverName == "a")
+    certificates.serverName = "c"
+    #expect(certificates.serverNames == ["c"])
+    certificates.serverName = nil
+    #expect(certificates.serverNames == nil)
   }
 
   @Test func everyOptionOfACallCanBeWritten() throws {

@@ -301,6 +301,8 @@ def rules(comparison, files):
         *(("oauth2", {**OAUTH2, "grant": grant, **more}) for grant in ("client_credentials", "refresh_token", "jwt_bearer")
           for more in ({}, {"refresh_token": "x"}, {"jwt": JWT}, {"jwt": JWT, "client_secret": "x"}, {"client_id": ""},
                        {"client_id": "", "jwt": JWT}, {"client_id": "", "jwt": {"key_file": "/key", "audience": "you"}})),
+        *(("tls", {"verify": False, "server_name": ["a.b"] * count}) for count in (0, 1, 16, 17)),
+        *(("tls", {"verify": False, "server_name": ["a", one]}) for one in ("10.0.0.1", "::1", "a.b.", "*.b", ".b", "", 1, None)),
         ("tls", {**chain, "verify": False}), ("tls", {**key, "verify": False}), ("tls", {**chain, **key, "verify": False}),
         ("tls", {"verify": False, "spiffe_ids": ["spiffe://a"]}), ("tls", {"verify": False, "spki_pins": ["A" * 43 + "="]}),
         ("tls", {"verify": False, "min_version": "1.3", "ciphers": [old]}),

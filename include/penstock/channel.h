@@ -28,7 +28,8 @@ typedef struct penstock_channel penstock_channel;
  *     "session_resumption": false, "min_version": "1.2" (or "1.3"), "ciphers" (OpenSSL's names of cipher suites),
  *     "key_log_file" (to which the keys of connections are appended, for Wireshark),
  *     "server_name" (a host's name or an IP address, to verify and for SNI, instead of the target's host: one of the
- *     certificate's subject alternative names has to fit it).
+ *     certificate's subject alternative names has to fit it; or an array of 1 to 16 of these: the first is sent, and the
+ *     certificate has to fit one).
  *     A file that has changed is read again before the next connection begins; if it can't be used, what was read
  *     before stays (PENSTOCK_CONNECTION_TLS_KEPT)
  *   "protocol": "grpc" (default), "grpc-web", "grpc-web-text" or "connect"; see docs/protocols.md

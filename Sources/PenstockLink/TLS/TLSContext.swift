@@ -22,7 +22,8 @@ public final class TLSContext {
   /// The versions of HTTP that are negotiated by ALPN; nil: ALPN is not used.
   public let http: HTTPChoice?
   public let verifiesPeer: Bool
-  public let serverName: ByteBuffer?
+  /// The names that each engine expects in place of its host, with a NUL at the end of each; empty: none.
+  let serverNames: [ByteBuffer]
   let identity: PeerIdentity
   /// Whether lists of revoked certificates are consulted.
   let checksRevocation: Bool
@@ -36,11 +37,14 @@ public final class TLSContext {
 
   private static let librarySlot = 3
 
-  private init(role: Role, options: TLSOptions, handle: OpaquePointer, bioMethod: OpaquePointer) {
+  private init(
+    role: Role, options: TLSOptions, serverNames: [ByteBuffer], handle: OpaquePointer,
+    bioMethod: OpaquePointer
+  ) {
     self.role = role
     http = options.usesALPN ? options.http : nil
     self.verifiesPeer = role == .server ? options.requiresClientCertificate : options.verifiesPeer
-    serverName = options.serverName
+    self.serverNames = serverNames
     identity = PeerIdentity(pins: options.pins, spiffeIDs: options.spiffeIDs)
     checksRevocation = options.revocations != nil
     // A resumed session is not looked up in the lists, which may have run out.
@@ -78,10 +82,10 @@ public final class TLSContext {
   }
 
   private static func makeOrSay(role: Role, options: TLSOptions, _ former: TLSContext?) -> Made<TLSContext> {
-    if let name = options.serverName?.view, SocketAddress(literal: name, port: 0) == nil,
-      let flaw = HostName.flaw(name)
-    {
-      return .failed(SetupFailure("server_name", flaw))
+    var names: [ByteBuffer] = []
+    for name in options.serverNames {
+      guard let expected = TLSEngine.expected(name.view) else { return .failed(.noMemory) }
+      names.append(expected)
     }
     guard let library = library() else { return .failed(.noMemory) }
     guard
@@ -92,7 +96,8 @@ public final class TLSContext {
       return .failed(.noMemory)
     }
     // From here on the `TLSContext` owns `handle` and `method`, and frees them.
-    let context = TLSContext(role: role, options: options, handle: handle, bioMethod: method)
+    let context = TLSContext(
+      role: role, options: options, serverNames: names, handle: handle, bioMethod: method)
     context.isRenewal = former != nil
     context.keyLog = former?.keyLog
     if let failure = context.configure(options) { return .failed(failure) }

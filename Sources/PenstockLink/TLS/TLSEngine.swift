@@ -35,8 +35,9 @@ public final class TLSEngine {
   private let context: TLSContext
   private let sessions: TLSSessions?
   let ssl: OpaquePointer
-  /// The name that the server's certificate must have, with a NUL at its end.
-  private let expectedName: ByteBuffer?
+  /// The names of which the server's certificate must have one, with a NUL at the end of each; the first is
+  /// sent. Empty: any certificate.
+  private let expectedNames: [ByteBuffer]
   /// The first bytes that the peer has sent. They show whether the peer speaks TLS.
   private let opening = ByteBuffer()
   private static let openingSize = 64
@@ -57,28 +58,26 @@ public final class TLSEngine {
   /// The reason why the server's certificate was refused, and the certificate's names; nil: it was not.
   private var refusal: ByteBuffer?
 
-  private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting name: ByteBuffer?) {
+  private init(_ context: TLSContext, _ ssl: OpaquePointer, expecting names: [ByteBuffer]) {
     self.context = context
     sessions = context.sessions
     self.ssl = ssl
-    expectedName = name
+    expectedNames = names
   }
 
   deinit { SSL_free(ssl) }
 
   /// Makes an engine. nil: no memory, or another reason, which `TLSContext.reason` returns. `host`: the name
-  /// or IP address of the peer that a client expects, unless the options give another name.
+  /// or IP address of the peer that a client expects, unless the options give other names.
   public static func make(_ context: TLSContext, host: ByteView?) -> TLSEngine? {
     ERR_clear_error()
-    var name: ByteBuffer?
-    if let host = context.serverName?.view ?? host {
-      guard let copied = ByteBuffer(copying: HostName.forTLS(host)), copied.append(byte: 0) else {
-        return nil
-      }
-      name = copied
+    var names = context.serverNames
+    if let host, names.isEmpty {
+      guard let name = expected(host) else { return nil }
+      names = [name]
     }
     guard let ssl = SSL_new(context.handle) else { return nil }
-    let engine = TLSEngine(context, ssl, expecting: context.role == .client ? name : nil)
+    let engine = TLSEngine(context, ssl, expecting: context.role == .client ? names : [])
     guard let bio = BIO_new(context.bioMethod) else { return nil }
     // The function `of` reads this pointer to find the engine.
     BIO_set_data(bio, Unmanaged.passUnretained(engine).toOpaque())
@@ -86,9 +85,9 @@ public final class TLSEngine {
     SSL_set_bio(ssl, bio, bio)
     switch context.role {
     case .client:
-      guard engine.expect() else { return nil }
+      guard engine.sendName() else { return nil }
       SSL_set_connect_state(ssl)
-      if let session = engine.sessions?.take(for: name) {
+      if let session = engine.sessions?.take(for: names.first) {
         _ = SSL_set_session(ssl, session)
         SSL_SESSION_free(session)
       }
@@ -97,19 +96,34 @@ public final class TLSEngine {
     return engine
   }
 
-  /// Sets the server name that is sent (SNI) and the name to verify. An IP address is verified as an address,
-  /// and never sent (RFC 6066 section 3).
-  private func expect() -> Bool {
-    guard let name = expectedName?.view.baseAddress?.assumingMemoryBound(to: CChar.self) else { return true }
-    guard let parameters = SSL_get0_param(ssl) else { return false }
-    if X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 {
-      return context.identity.spiffeIDs.isEmpty || X509_VERIFY_PARAM_set1_ip(parameters, nil, 0) == 1
+  /// The form in which an engine expects a host name or an IP address; nil: no memory.
+  static func expected(_ host: ByteView) -> ByteBuffer? {
+    guard let name = ByteBuffer(copying: HostName.forTLS(host)), name.append(byte: 0) else { return nil }
+    return name
+  }
+
+  private static func with<R>(_ name: ByteBuffer, _ body: (UnsafePointer<CChar>?) -> R) -> R {
+    withExtendedLifetime(name) { body(name.view.baseAddress?.assumingMemoryBound(to: CChar.self)) }
+  }
+
+  private static func isAddress(_ name: ByteBuffer) -> Bool { with(name) { penstock_is_address($0) == 1 } }
+
+  /// Sets the server name that is sent (SNI). An IP address is never sent (RFC 6066 section 3).
+  private func sendName() -> Bool {
+    guard let name = expectedNames.first, !TLSEngine.isAddress(name) else { return true }
+    return TLSEngine.with(name) { penstock_ssl_set_sni(ssl, $0) == 1 }
+  }
+
+  /// OpenSSL's number for the fault of a certificate that has none of the expected names; nil: it has one, or
+  /// SPIFFE ids count in place of names. OpenSSL itself could compare only one address, or host names alone.
+  private func nameFlaw(of certificate: OpaquePointer) -> Int32? {
+    if expectedNames.isEmpty || !context.identity.spiffeIDs.isEmpty { return nil }
+    let isExpected = expectedNames.contains { name in
+      TLSEngine.with(name) { penstock_certificate_names(certificate, $0) == 1 }
     }
-    ERR_clear_error()
-    X509_VERIFY_PARAM_set_hostflags(
-      parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
-    if !context.identity.spiffeIDs.isEmpty { return penstock_ssl_set_sni(ssl, name) == 1 }
-    return penstock_ssl_set_sni(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(parameters, name, 0) == 1
+    if isExpected { return nil }
+    return expectedNames.allSatisfy { TLSEngine.isAddress($0) }
+      ? X509_V_ERR_IP_ADDRESS_MISMATCH : X509_V_ERR_HOSTNAME_MISMATCH
   }
 
   /// Continues the handshake. The first call of a client makes its first messages.
@@ -341,19 +355,25 @@ public final class TLSEngine {
   }
 
   private func verify(_ verification: OpaquePointer) -> Bool {
+    guard let certificate = X509_STORE_CTX_get0_cert(verification) else { return false }
     if context.verifiesPeer {
       if context.checksRevocation { TLSEngine.allowUnlistedAuthorities(verification) }
       if X509_verify_cert(verification) != 1 {
         refusal = refusalWords(verification)
         return false
       }
+      if let flaw = nameFlaw(of: certificate) {
+        X509_STORE_CTX_set_error(verification, flaw)
+        X509_STORE_CTX_set_current_cert(verification, certificate)
+        refusal = refusalWords(verification)
+        return false
+      }
     }
     if context.identity.isEmpty, verifier == nil { return true }
-    guard let certificate = X509_STORE_CTX_get0_cert(verification) else { return false }
     let chain = context.verifiesPeer ? X509_STORE_CTX_get0_chain(verification) : nil
     guard
       let flaw = context.identity.flaw(of: certificate, chain, TLSContext.library())
-        ?? verifier?.flaw(of: chain ?? X509_STORE_CTX_get0_untrusted(verification), expectedName)
+        ?? verifier?.flaw(of: chain ?? X509_STORE_CTX_get0_untrusted(verification), expectedNames.first)
     else { return true }
     PeerIdentity.say(certificate, to: flaw)
     refusal = flaw
@@ -377,8 +397,11 @@ public final class TLSEngine {
   private func refusalWords(_ verification: OpaquePointer) -> ByteBuffer {
     let text = ByteBuffer()
     text.say(cString: X509_verify_cert_error_string(Int(X509_STORE_CTX_get_error(verification))))
-    if let expectedName, context.identity.spiffeIDs.isEmpty {
-      text.say(", expected host ").say(ByteView(rebasing: expectedName.view.dropLast()))
+    if context.identity.spiffeIDs.isEmpty {
+      for (index, name) in expectedNames.enumerated() {
+        text.say(index == 0 ? ", expected host " : index == expectedNames.count - 1 ? " or " : ", ")
+        withExtendedLifetime(name) { _ = text.say(ByteView(rebasing: name.view.dropLast())) }
+      }
     }
     if let certificate = X509_STORE_CTX_get_current_cert(verification) {
       PeerIdentity.say(certificate, to: text)
@@ -394,7 +417,7 @@ public final class TLSEngine {
       guard let ssl, let session, SSL_SESSION_get_protocol_version(session) == TLS1_3_VERSION,
         let bio = SSL_get_rbio(ssl), let engine = TLSEngine.of(bio)
       else { return 0 }
-      engine._withUnsafeGuaranteedRef { $0.sessions?.put(session, for: $0.expectedName) }
+      engine._withUnsafeGuaranteedRef { $0.sessions?.put(session, for: $0.expectedNames.first) }
       return 1
     }
   }

@@ -25,8 +25,9 @@ public struct TLSOptions {
   public var spiffeIDs: [ByteBuffer] = []
   /// Client: whether the server's certificate chain and name are verified.
   public var verifiesPeer = true
-  /// Client: the name that is verified and sent as SNI, in place of the target's host.
-  public var serverName: ByteBuffer?
+  /// Client: the names of which the server's certificate has to have one, in place of the target's host; the
+  /// first is sent as SNI. Empty: the target's host. Each is an IP address, or has no `HostName.flaw`.
+  public var serverNames: [ByteBuffer] = []
   /// Server: whether the server asks for a client certificate, and refuses clients without a valid
   /// certificate.
   public var requiresClientCertificate = false

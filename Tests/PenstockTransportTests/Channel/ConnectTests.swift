@@ -65,7 +65,7 @@ import Testing
     let server = RawServer(tls: serverTLS(), ChannelTests.echo)
     defer { server.stop() }
     let client = try #require(
-      TestClient(server.target) { $0.tls = certificates.client { $0.serverName = bytes("other") } })
+      TestClient(server.target) { $0.tls = certificates.client { $0.serverNames = [bytes("other")] } })
     #expect(
       client.unary("/a.B/C", [1]).cause
         == "could not connect to \(server.target): "

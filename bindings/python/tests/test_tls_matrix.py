@@ -6,12 +6,13 @@ import re
 import ssl
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
 import penstock
 from authorities import Authority, handshaker, peer
+from helpers import eventually
 from penstock import Channel, RpcError, StatusCode
 
 UNARY = "/penstock.Echo/Unary"
@@ -30,6 +31,7 @@ def authority(folder: Path) -> Authority:
     Authority(folder, "stranger").issue("unknown", "subjectAltName=DNS:client")
     made.server("good")
     made.server("elsewhere", san="DNS:shop.example")
+    made.server("stars", san="DNS:*.stars.example")
     made.server("expired", start=-9, end=-2)
     made.server("future", start=2, end=9)
     made.server("revoked")
@@ -90,6 +92,66 @@ def test_a_wrong_name(authority: Authority) -> None:
     assert refused_by(authority, "good", server_name="shop.example") == (
         VERIFY + "hostname mismatch, expected host shop.example; subject CN=good, issuer CN=root"
     )
+
+
+NAMES = ["old.example", "shop.example"]
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("elsewhere", NAMES),
+        ("elsewhere", ["shop.example.", "old.example"]),
+        ("elsewhere", ["10.1.2.3", "shop.example"]),
+        ("good", ["old.example", "127.0.0.1"]),
+        ("good", ["10.1.2.3", "127.0.0.1"]),
+        ("stars", [*NAMES, "a.stars.example"]),
+    ],
+)
+def test_one_of_several_names(authority: Authority, name: str, names: List[str]) -> None:
+    """Host names and addresses may be mixed; a name may be the first or a later one."""
+    with peer(authority.folder / f"{name}.pem") as target:
+        assert call(target, {"roots_file": str(authority.root), "server_name": names}) == b"secret"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["a.example"], "hostname mismatch, expected host a.example"),
+        (NAMES, "hostname mismatch, expected host old.example or shop.example"),
+        (["10.1.2.3", "::1"], "IP address mismatch, expected host 10.1.2.3 or ::1"),
+        (
+            ["a.example", "10.1.2.3", "c.example."],
+            "hostname mismatch, expected host a.example, 10.1.2.3 or c.example",
+        ),
+        # The common name does not count.
+        (["good", "a.localhost"], "hostname mismatch, expected host good or a.localhost"),
+        (
+            [f"{number}.example" for number in range(16)],
+            "hostname mismatch, expected host "
+            + ", ".join(f"{number}.example" for number in range(15))
+            + " or 15.example",
+        ),
+    ],
+)
+def test_none_of_several_names(authority: Authority, names: List[str], words: str) -> None:
+    assert refused_by(authority, "good", server_name=names) == VERIFY + words + "; subject CN=good, issuer CN=root"
+
+
+def test_the_first_name_is_sent(authority: Authority) -> None:
+    """An address that is the first is not sent, and neither is a name behind it."""
+    seen: List[Optional[str]] = []
+
+    def watch(context: ssl.SSLContext) -> None:
+        context.sni_callback = lambda connection, name, context: seen.append(name)
+
+    with handshaker(python_server(authority, watch)) as target:
+        for names, sent in ((["a.example", "localhost"], "a.example"), (["127.0.0.1", "localhost"], None)):
+            seen.clear()
+            with Channel(target, tls={"roots_file": str(authority.root), "server_name": names}) as channel:
+                channel.connect()
+                eventually(lambda: bool(seen))
+            assert seen == [sent]
 
 
 def test_a_revoked_certificate(authority: Authority) -> None:
@@ -278,6 +340,10 @@ def test_spiffe_ids(authority: Authority) -> None:
         ({"spiffe_ids": ["spiffe://Example.org/a"]}, "$.tls.spiffe_ids[0]: "),
         ({"spiffe_ids": ["spiffe://example.org/"]}, "$.tls.spiffe_ids[0]: "),
         ({"spiffe_ids": ["spiffe://a"], "verify": False}, '$.tls.spiffe_ids: they have to be verified, but "verify"'),
+        ({"server_name": []}, "$.tls.server_name: expected an array of 1 to 16 names, got another array"),
+        ({"server_name": ["a"] * 17}, "$.tls.server_name: expected an array of 1 to 16 names"),
+        ({"server_name": ["a", "*.b"]}, "$.tls.server_name[1]: it has a character that no host name has"),
+        ({"server_name": ["a", None]}, "$.tls.server_name[1]: expected a host name or an IP address, got null"),
         ({"crls_pem": "x"}, "$.tls.crls_pem: no list of revoked certificates in PEM form"),
         ({"crls_file": "/nowhere/x"}, "$.tls.crls_file: cannot read the file: No such file"),
         ({"min_version": "1.1"}, '$.tls.min_version: expected "1.2" or "1.3"'),

@@ -41,9 +41,9 @@ class Channel(BaseChannel, Caller):
     or ``http://host:port/prefix``.
     ``tls``: True (roots of the system), False (cleartext), a mapping with ``roots_pem``, ``roots_file``,
     ``certificate_chain_pem``, ``certificate_chain_file``, ``private_key_pem``, ``private_key_file``,
-    ``server_name``, ``verify``, ``crls_pem``, ``crls_file``, ``spki_pins``, ``spiffe_ids``, ``session_resumption``,
-    ``min_version``, ``ciphers``, ``key_log_file``, or None: the library's default, which is TLS except for unix
-    sockets and ``http://``.
+    ``server_name`` (a name or a list of names), ``verify``, ``crls_pem``, ``crls_file``, ``spki_pins``,
+    ``spiffe_ids``, ``session_resumption``, ``min_version``, ``ciphers``, ``key_log_file``, or None: the library's
+    default, which is TLS except for unix sockets and ``http://``.
     ``options``: ``protocol`` (``"grpc"``, ``"grpc-web"``, ``"grpc-web-text"`` or ``"connect"``), ``http``
     (``"auto"``, ``"2"`` or ``"1.1"``), ``max_get_url_bytes``, ``http1_max_connections``, ``http1_idle_timeout_ms``,
     ``authority``, ``proxy``, ``no_proxy``, ``local_address``, ``bind_interface``, ``socket_options``,

@@ -35,7 +35,7 @@ class Verification:
 
     @property
     def name(self) -> Optional[str]:
-        """The name that the certificate has to fit: the target's host, or ``server_name``. None: there is none."""
+        """The name that was sent: the target's host, or (the first) ``server_name``. None: there is none."""
         found = _raw.penstock_verification_name(self._shown())
         return None if found is None else text_of(found)
 
