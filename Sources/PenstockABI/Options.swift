@@ -131,8 +131,8 @@ extension ParsedChannelOptions {
       /// connectionScaling demands.
       case "max_connections_per_subchannel": option.count(1...1024) { transport.mostConnections = $0 }
       /// The largest number of connections of the channel to all addresses together, of HTTP/2 and HTTP/1.1, those that
-      /// drain included; 0: without limit. An address that needs one more connection waits until another one ends, and
-      /// counts as failed after connect_timeout_ms.
+      /// drain included; 0: without limit. An address that needs one more connection waits until another one ends; one
+      /// that has none counts as failed after connect_timeout_ms.
       case "max_connections": option.count(0...65536) { transport.mostConnectionsInAll = $0 }
       /// The largest number of calls that wait for a connection or for a free stream at the same time; 0: without limit. A
       /// further call ends with RESOURCE_EXHAUSTED.

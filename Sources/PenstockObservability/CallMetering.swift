@@ -131,13 +131,12 @@
     func series(of call: ObservedCall) -> Series {
       let path = call.method
       // Targets that are not shown share a series.
-      let isShown = options.showsTarget(call.target)
-      let target = isShown ? call.target : "other"
+      let target = options.showsTarget(call.target) ? SeriesTable.canonical(call.target) : "other"
       let key = Key(method: path.hasPrefix("/") ? String(path.dropFirst()) : path, target: target)
       let (known, isFull) = all.withLock { ($0[key], $0.count >= options.maxMethods) }
       if let known { return known }
       if isFull { return other() }
-      let made = Series(factory, key.method, isShown ? SeriesTable.canonical(target) : target)
+      let made = Series(factory, key.method, key.target)
       return all.withLock { all in
         if let known = all[key] { return known }
         all[key] = made

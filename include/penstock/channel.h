@@ -75,7 +75,7 @@ typedef struct penstock_channel penstock_channel;
  *     config's connectionScaling can demand
  *   "max_connections" (0; to 65536): the most connections of the channel to all addresses together, of HTTP/2 and
  *     HTTP/1.1, those that drain included; 0: without limit. An address that needs one more connection waits until
- *     another one ends, and counts as failed after connect_timeout_ms
+ *     another one ends; one that has none counts as failed after connect_timeout_ms
  *   "max_pending_calls" (0): the most calls that wait for a connection or for a free stream; a further one ends with
  *     RESOURCE_EXHAUSTED; 0: without limit
  *   "max_buffered_bytes" (0): how many bytes of messages all client streams and bidi calls of the channel together may

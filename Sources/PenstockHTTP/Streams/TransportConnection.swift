@@ -84,9 +84,12 @@ open class TransportConnection: ReadyHandler {
 
   // MARK: For a subchannel
 
+  /// Whether the object has no socket, and is making none. By default it has one.
+  open var isEmpty: Bool { false }
   /// The time since which the connection could have been closed without a loss; of several connections that the object
-  /// stands for, the earliest. nil, as by default: there is no such connection.
-  open var idleSince: UInt64? { nil }
+  /// stands for, the earliest. `sparesLast`: the only one of them does not count. nil, as by default: there is no such
+  /// connection.
+  open func idleSince(sparesLast: Bool) -> UInt64? { nil }
   /// Closes that connection. By default there is none.
   open func closeLongestIdle() {}
 

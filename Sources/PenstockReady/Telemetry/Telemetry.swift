@@ -53,6 +53,14 @@ public final class Telemetry: @unchecked Sendable {
     /// The target of the channel as the program gave it, and as it is shown; nil for that entry.
     let target: ByteBuffer?
     let shownTarget: ByteBuffer?
+
+    func isSame(_ method: ByteBuffer, _ shown: ByteBuffer) -> Bool {
+      guard let name, let shownTarget else { return false }
+      return withExtendedLifetime((method, shown)) {
+        bytesEqual(name.view, method.view) && bytesEqual(shownTarget.view, shown.view)
+      }
+    }
+
     var attempts: UInt64 = 0
     var codes: [Ended] = []
   }
@@ -130,6 +138,8 @@ public final class Telemetry: @unchecked Sendable {
     if hasRoom, let channel = ByteBuffer(copying: target), let shown = Target.canonical(target),
       let copy = ByteBuffer(copying: name)
     {
+      // Another channel may write the same target in another way.
+      if let same = methods.firstIndex(where: { $0.isSame(copy, shown) }) { return same }
       methods.append(Method(name: copy, target: channel, shownTarget: shown))
     } else if let others {
       return others

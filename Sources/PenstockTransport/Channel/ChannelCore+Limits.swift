@@ -12,11 +12,14 @@ extension ChannelCore {
   }
 
   /// Called when a connector waits for a place: closes the connection that has been without a call for the longest time.
-  func closeLongestIdle() {
+  /// `sparesLast`: not the last one to its address.
+  func closeLongestIdle(sparesLast: Bool) {
     var found: Subchannel?
     var since = UInt64.max
     for subchannel in endpoints {
-      if let time = subchannel.idleSince, time < since { (found, since) = (subchannel, time) }
+      if let time = subchannel.idleSince(sparesLast: sparesLast), time < since {
+        (found, since) = (subchannel, time)
+      }
     }
     found?.closeLongestIdle()
   }

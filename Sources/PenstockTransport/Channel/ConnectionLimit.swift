@@ -36,29 +36,39 @@ final class ConnectionLimit: TurnTask {
   /// Gives the connector a place, or lets it wait for one. False: it waits.
   func enter(_ connector: Connector) -> Bool {
     if most == 0 { return true }
-    let place = ConnectionPlace(self)
-    if connector.races, !racers.isEmpty {
-      racers.append(place)
-    } else if taken + (connector.isFurther ? connector.channel.unconnected : 0) < most {
-      taken += 1
-      if connector.races { racers.append(place) }
-    } else {
+    let sharesPlace = connector.races && !racers.isEmpty
+    guard sharesPlace || hasRoom(for: connector) else {
       waiting.append(connector)
       return false
     }
+    let place = ConnectionPlace(self)
+    if !sharesPlace { taken += 1 }
+    if connector.races { racers.append(place) }
     connector.place = place
+    refused.removeAll { connector.isFor($0) }
     return true
+  }
+
+  /// Whether there is room for the connector, also for those that wait and come before it.
+  private func hasRoom(for connector: Connector) -> Bool {
+    if waiting.contains(where: { !$0.isFurther }) { return false }
+    return taken + (connector.isFurther ? connector.channel.unconnected : 0) < most
   }
 
   /// Called when a connector makes no connection.
   func leave(_ connector: Connector) {
-    if let place = connector.place.take() { place.giveBack() } else { waiting.drop(connector) }
+    if let place = connector.place.take() { return place.giveBack() }
+    waiting.drop(connector)
+    serveSoon()
   }
 
   /// Called when a connector of `owner` has waited in vain.
   func refuse(_ owner: any ConnectorOwner) {
     if !refused.contains(where: { $0 === owner }) { refused.append(owner) }
   }
+
+  /// Called when `owner` makes no more connections.
+  func forget(_ owner: any ConnectorOwner) { refused.removeAll { $0 === owner } }
 
   /// Called when a connector or a connection has closed.
   fileprivate func left(_ place: ConnectionPlace) {
@@ -88,7 +98,7 @@ final class ConnectionLimit: TurnTask {
     waiting = []
     for connector in before where !connector.isFurther && enter(connector) { connector.goOn() }
     for connector in before where connector.isFurther && enter(connector) { connector.goOn() }
-    while taken < most, let owner = refused.popLast() { owner.roomIsLeft() }
+    while taken < most, !refused.isEmpty { refused.removeFirst().roomIsLeft() }
   }
 
   /// Forgets all that wait, because the channel is closed.
@@ -102,9 +112,12 @@ final class ConnectionLimit: TurnTask {
   /// Whether several attempts have one place together.
   var hasRace: Bool { racers.count > 1 }
 
-  /// Whether a connector waits that is not for `owner`. `urgently`: only those for addresses without a connection count.
+  /// Whether more connectors wait that are not for `owner` than places are free. `urgently`: only those for addresses
+  /// without a connection count.
   func isWanted(besides owner: any ConnectorOwner, urgently: Bool) -> Bool {
-    waiting.contains { !$0.isFor(owner) && !(urgently && $0.isFurther) }
+    if waiting.isEmpty { return false }
+    let wanted = waiting.reduce(0) { $0 + ($1.isFor(owner) || urgently && $1.isFurther ? 0 : 1) }
+    return wanted > most - taken
   }
 
   /// Whether a connector for `owner` waits.
@@ -115,9 +128,8 @@ final class ConnectionLimit: TurnTask {
 
   /// The reason why a connector waits.
   var words: ByteBuffer {
-    ByteBuffer().say("the channel has ").say(most)
-      .say(most == 1 ? " connection" : " connections").say(
-        " already, as many as it may have (max_connections)")
+    ByteBuffer().say("no room for one more connection of the channel, which may have ").say(most)
+      .say(" (max_connections)")
   }
 
   /// Appends in words what a call waits for.

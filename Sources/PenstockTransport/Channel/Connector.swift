@@ -18,6 +18,8 @@ protocol ConnectorOwner: AnyObject {
   var hasWorked: Bool { get }
   /// Whether there is a connection to the address already.
   var hasConnection: Bool { get }
+  /// Called when a connector that has waited for a place begins.
+  func connectorBegins()
   /// Called when a connector has waited in vain, because the channel had as many connections as it may have, and now one
   /// more may be made.
   func roomIsLeft()
@@ -78,7 +80,7 @@ final class Connector: ReadyHandler, TurnTask {
     let connector = Connector(endpoint, channel, owner, races: races)
     guard channel.limit.enter(connector) else {
       connector.phase = .place
-      channel.closeLongestIdle()
+      channel.closeLongestIdle(sparesLast: connector.isFurther)
       return .started(connector)
     }
     guard let words = connector.begin() else { return .started(connector) }
@@ -184,7 +186,10 @@ final class Connector: ReadyHandler, TurnTask {
   func runInTurn() {
     switch phase {
     case .new, .question, .over: return
-    case .place: if place != nil, let words = begin() { fail(words) }
+    case .place:
+      guard place != nil else { return }
+      owner?.connectorBegins()
+      if let words = begin() { fail(words) }
     case .socket(let link, let first): enter(first, link)
     case .step(_, let link):
       if !link.isSent, case .failed(let code) = link.send(.max) {

@@ -131,14 +131,17 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   /// Makes the attempts on a connection count in the same counter (`tally`) as all attempts of the pool.
   override func lend(_ facts: ConnectionFacts) { facts.tally = knownFacts.tally }
 
-  /// Whether connections are kept after an answer. If no stream waits, the pool gives a connection up for any other address
-  /// that has no room to make one; and one of several connections always for an address that has none.
-  override var keepsConnections: Bool {
-    guard phase == .open else { return false }
-    return queue.isEmpty ? !givesWay(urgently: false) : count == 1 || !givesWay(urgently: true)
+  /// Whether connections are kept after an answer.
+  override var keepsConnections: Bool { phase == .open && !givesWay }
+  /// Whether a connection without a call has to be closed because another address has no room for one. The last connection,
+  /// and those for which streams wait, are closed only for an address that has none.
+  private var givesWay: Bool {
+    if count == 1, !queue.isEmpty { return false }
+    return channel.limit.isWanted(besides: self, urgently: count == 1 || !queue.isEmpty)
   }
-  private func givesWay(urgently: Bool) -> Bool { channel.limit.isWanted(besides: self, urgently: urgently) }
   var hasConnection: Bool { count > 0 }
+  override var isEmpty: Bool { count == 0 && !connectors.contains { $0.place != nil } }
+  func connectorBegins() { grow() }
   func roomIsLeft() { resetBackoff() }
 
   override func resetBackoff() {
@@ -164,7 +167,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     if isAsked { work.schedule(self) }
   }
 
-  override var idleSince: UInt64? { longestIdle?.since }
+  override func idleSince(sparesLast: Bool) -> UInt64? { sparesLast && count == 1 ? nil : longestIdle?.since }
   override func closeLongestIdle() {
     longestIdle?.closeGracefully(ByteBuffer().say("another address needs its place (max_connections)"))
   }
@@ -179,7 +182,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     connection.below = idle
     idle = connection
     idleCount += 1
-    if givesWay(urgently: false) { work.schedule(self) }
+    if givesWay { work.schedule(self) }
     arm(at: Time.after(destination.http1IdleTimeout, connection.since))
   }
 
@@ -229,12 +232,11 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     return stream
   }
 
-  /// Gives up connectors that wait for a place among the channel's connections, if no stream needs them any more.
+  /// Gives up the connector that waits for a place among the channel's connections, if no stream needs it any more.
   private func cancelUnneeded() {
-    while queue.count < connectors.count, let connector = connectors.last(where: { $0.waitsForPlace }) {
-      connectors.drop(connector)
-      connector.close()
-    }
+    guard queue.count < connectors.count, let last = connectors.last, last.waitsForPlace else { return }
+    connectors.removeLast()
+    last.close()
   }
 
   private static var unused: ByteBuffer { ByteBuffer().say("the channel does not use this address any more") }
@@ -255,10 +257,11 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
 
   // MARK: Connectors
 
-  /// Begins to make a connection for each waiting stream, up to the limit.
+  /// Begins to make a connection for each waiting stream, up to the limit. If one has to wait for a place among all the
+  /// channel's connections, the others begin after it.
   private func grow() {
     while phase == .open, failure == nil, queue.count > connectors.count,
-      count + connectors.count < most
+      count + connectors.count < most, connectors.last?.waitsForPlace != true
     {
       if runtime.now < retryAt { return arm(at: retryAt) }
       owner?.note(.connecting)
@@ -408,7 +411,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
         }
         if count == 0, connectors.isEmpty { close(ByteBuffer().say("the connection is no longer used")) }
       } else {
-        if idle != nil, givesWay(urgently: false) { closeLongestIdle() }
+        if idle != nil, givesWay { closeLongestIdle() }
         if isAsked, slots > 0 {
           isAsked = false
           owner?.connectionHasSlots()
@@ -452,6 +455,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
     phase = .closed
     endQueued(words)
     closeConnectors()
+    channel.limit.forget(self)
     if let timer { runtime.disarm(timer) }
     timer = nil
     let told = owner.take()

@@ -31,6 +31,8 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   private var fresh: TransportConnection?
   /// The place of the new connection among those of the channel; nil: their number has no limit.
   private var freshPlace: LinkPlace?
+  /// The time when the new connection is given up.
+  private var freshUntil: UInt64 = 0
   /// The oldest connection that accepts streams; nil: the subchannel is not ready.
   private var connection: TransportConnection?
   /// The other connections that accept streams, oldest first.
@@ -61,10 +63,12 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
 
   var hasConnection: Bool { connection != nil }
   /// Whether there is a connection that takes calls, or one is being made.
-  var isConnected: Bool { hasConnection || fresh != nil || connector?.place != nil }
+  var isConnected: Bool { connection?.isEmpty == false || fresh != nil || connector?.place != nil }
+  /// Does nothing: there is one connector at a time.
+  func connectorBegins() {}
   func roomIsLeft() { resetBackoff() }
 
-  var idleSince: UInt64? { connection?.idleSince }
+  func idleSince(sparesLast: Bool) -> UInt64? { connection?.idleSince(sparesLast: sparesLast) }
   func closeLongestIdle() { connection?.closeLongestIdle() }
 
   /// Whether there is any connection, or an attempt to connect.
@@ -165,6 +169,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// Called when the resolver no longer gives this address.
   func remove() {
     endpointIndex = -1
+    channel.limit.forget(self)
     _ = follow(.removed)
   }
 
@@ -210,7 +215,8 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
       case .disarm: channel.runtime.disarm(self)
       case .giveUp:
         // A connector that has waited for its place has more time.
-        if let until = connector?.until, until > channel.runtime.now {
+        let until = connector?.until ?? freshUntil
+        if until > channel.runtime.now {
           channel.runtime.arm(self, at: until)
           break
         }
@@ -311,6 +317,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     self.connector = nil
     fresh = connection
     freshPlace = link.place
+    freshUntil = connector.until
     if let security = connection.facts?.security {
       hasWorked = true
       note(.secured, security: security)

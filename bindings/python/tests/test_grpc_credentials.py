@@ -8,14 +8,13 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable, Dict, List
 
 import grpc
 import pytest
 
 import penstock.grpc
 from grpc_scenarios import raised
-from helpers import eventually
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("USER", default="nobody")
 
@@ -100,27 +99,18 @@ def report(context: Any) -> Any:
     raise LookupError("no token")
 
 
-def python_threads() -> Set[threading.Thread]:
-    """The threads that Python has started; not those of grpcio's core, from which Python was called."""
-    return {thread for thread in threading.enumerate() if type(thread) is threading.Thread}
-
-
 @pytest.mark.parametrize("answer", [fail, report, lambda context: (("Bad", "é"),)])
 def test_plugins_that_fail(certificates: Path, servers: Dict[str, str], answer: Callable[[Any], Any]) -> None:
-    outcomes = []
-    for module in (grpc, penstock.grpc):
-        before = python_threads()
-        with secure(module, certificates, servers["tls"]) as channel:
-            credentials = module.metadata_call_credentials(Plugin(answer))
-            unary = channel.unary_unary("/penstock.Echo/Unary")
-            outcomes.append([raised(module, lambda: unary(b"", credentials=credentials), words=False)])  # noqa: B023
-            future = unary.future(b"", credentials=credentials)
-            outcomes[-1] += [future.exception(timeout=20) is future, future.code()]
-            if module is grpc:
-                # A close of grpcio's channel may hang if the thread of a plug-in is still telling of its failure.
-                eventually(lambda: python_threads() <= before)  # noqa: B023
-    assert outcomes[0] == outcomes[1]
-    assert future.__cause__ is not None
+    """As in grpcio, which does not run beside ours here: the close of its channel may hang after such a failure."""
+    with secure(penstock.grpc, certificates, servers["tls"]) as channel:
+        credentials = penstock.grpc.metadata_call_credentials(Plugin(answer))
+        unary = channel.unary_unary("/penstock.Echo/Unary")
+        outcome = raised(penstock.grpc, lambda: unary(b"", credentials=credentials), words=False)
+        assert outcome[:6] == ("_InactiveRpcError", penstock.grpc.StatusCode.UNAVAILABLE, "", "", (), ())
+        future = unary.future(b"", credentials=credentials)
+        assert future.exception(timeout=20) is future
+        assert future.code() is penstock.grpc.StatusCode.UNAVAILABLE
+        assert future.__cause__ is not None
 
 
 def test_a_plugin_may_wait_and_the_deadline_ends_the_wait(certificates: Path, servers: Dict[str, str]) -> None:
