@@ -63,8 +63,8 @@ TEST(channel_options) {
       "{\"tls\": {\"verify\": false, \"server_name\": \"x\"}}",
       "{\"tls\": {\"verify\": false, \"server_name\": [\"x\"]}}",
       "{\"tls\": {\"verify\": false, \"server_name\": [\"x.example.\", \"::1\", \"127.0.0.1\"]}}",
-      "{\"tls\": {\"verify\": false, \"server_name\": "
-      "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\"]}}",
+      ("{\"tls\": {\"verify\": false, \"server_name\": "
+       "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\"]}}"),
       "{\"tls\": false, \"keepalive_time_ms\": 1000, \"keepalive_timeout_ms\": 1}",
       "{\"tls\": false, \"keepalive_time_ms\": 86400000, \"keepalive_without_calls\": true}",
       "{\"tls\": false, \"keepalive_timeout_ms\": 86400000, \"keepalive_without_calls\": false}",
