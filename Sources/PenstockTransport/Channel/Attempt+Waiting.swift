@@ -25,7 +25,7 @@ extension Attempt {
     guard let call, life.mayOpen else { return }
     var all = PieceQueue()
     swap(&all, &pieces)
-    let stream = connection.newStream(self, sending: all)
+    let stream = connection.newStream(self, sending: consume all)
     stream.endsAfterPieces = request == .whole
     self.stream = stream
     life.handle(.opens)
