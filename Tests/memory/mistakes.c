@@ -22,6 +22,17 @@ static unsigned char *volatile block;
 
 static int is(const char *word, const char *mistake) { return strcmp(word, mistake) == 0; }
 
+/* What a block holds as long as nothing was written to it, and once it was freed: so a program that reads it shows. */
+enum { NEW = 0xa5, GONE = 0xdd };
+static void holds(const unsigned char *bytes, size_t from, size_t size, unsigned char byte) {
+  const volatile unsigned char *all = bytes;
+  for (size_t i = from; i < size; i++) {
+    if (all[i] == byte) continue;
+    printf("byte %zu of %zu is %02x instead of %02x\n", i, size, all[i], byte);
+    exit(1);
+  }
+}
+
 #ifdef PENSTOCK_CHECKED
 /* The functions that the compiler calls; Sources/CPenstockEmbedded/references.c. */
 void *swift_allocObject(const void *metadata, size_t size, size_t align_mask);
@@ -104,6 +115,7 @@ int main(int argc, char **argv) {
   size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 40;
   unsigned char *other = ALLOCATE(size);
   block = ALLOCATE(size);
+  holds(block, 0, size, NEW);
   memset(block, 1, size);
   if (is(what, "behind")) block[size] = 1;
   if (is(what, "far behind")) memset(block + size, 1, 16);
@@ -125,13 +137,20 @@ int main(int argc, char **argv) {
   }
 #endif
   FREE(block);
+  /* The first bytes of a kept block are its links; those of another one are malloc's. */
+  holds(block, 32, size, GONE);
   if (is(what, "freed")) block[size - 1] = 1;
   if (is(what, "twice")) FREE(block);
   FREE(ALLOCATE(size));
   FREE(other);
   FREE(GROW(NULL, size));
   other = ALLOCATE(size);
-  FREE(GROW(other, size * 3));
+  holds(other, 0, size, NEW);
+  memset(other, 1, size);
+  other = GROW(other, size * 3);
+  holds(other, 0, size, 1);
+  holds(other, size, size * 3, NEW);
+  FREE(other);
   printf("no mistake\n");
   return 0;
 }
