@@ -42,6 +42,12 @@ import Testing
 
   @Test(arguments: [
     ("*", "anything", true),
+    ("*", "10.0.0.1", true),
+    ("*", "::1", true),
+    ("*:7", "anything", true),
+    ("*:8", "anything", false),
+    ("*:7", "10.0.0.1", true),
+    ("*:8", "10.0.0.1", false),
     ("example.com", "example.com", true),
     ("example.com", "EXAMPLE.com.", true),
     ("example.com.", "a.b.example.com", true),
@@ -50,6 +56,9 @@ import Testing
     ("example.com", "badexample.com", false),
     ("a.example.com", "example.com", false),
     (".", "example.com", false),
+    ("example.com", "10.0.0.1", false),
+    ("10.0.0.0/8", "example.com", false),
+    ("::/0", "example.com", false),
     ("10.0.0.0/8", "10.255.255.255", true),
     ("10.0.0.0/8", "11.0.0.0", false),
     ("10.0.0.0/9", "10.128.0.0", false),

@@ -319,6 +319,8 @@ def test_spiffe_ids(authority: Authority) -> None:
             f"expected {cart} or {shop}s; subject CN=workload, issuer CN=root"
         )
         assert "mismatch" in refused(target, trust)
+    for valid in ("spiffe://a", "spiffe://a-1_b.org/A/b.c_D-9", "spiffe://example.org/" + "a" * 2027):
+        assert "found 0 URIs; expected " + valid[:100] in refused_by(authority, "good", spiffe_ids=[valid])
     assert "found 0 URIs; expected " + shop in refused_by(authority, "good", spiffe_ids=[shop])
     assert "found 2 URIs; expected " + shop in refused_by(authority, "two", spiffe_ids=[shop])
     # The chain is verified all the same.
@@ -339,6 +341,12 @@ def test_spiffe_ids(authority: Authority) -> None:
         ({"spiffe_ids": ["spiffe://a", "https://example.org"]}, "$.tls.spiffe_ids[1]: expected a SPIFFE id"),
         ({"spiffe_ids": ["spiffe://Example.org/a"]}, "$.tls.spiffe_ids[0]: "),
         ({"spiffe_ids": ["spiffe://example.org/"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe://"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe:///a"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe://example.org//a"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe://example.org/a%20b"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe://example.org:7/a"]}, "$.tls.spiffe_ids[0]: "),
+        ({"spiffe_ids": ["spiffe://example.org/" + "a" * 2028]}, "$.tls.spiffe_ids[0]: "),
         ({"spiffe_ids": ["spiffe://a"], "verify": False}, '$.tls.spiffe_ids: they have to be verified, but "verify"'),
         ({"server_name": []}, "$.tls.server_name: expected an array of 1 to 16 names, got another array"),
         ({"server_name": ["a"] * 17}, "$.tls.server_name: expected an array of 1 to 16 names"),
