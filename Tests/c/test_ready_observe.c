@@ -232,6 +232,37 @@ TEST(metrics_count_calls_messages_and_codes) {
   penstock_metrics_release(metrics);
 }
 
+static int32_t deny(penstock_hop *hop, void *state) {
+  (void)state;
+  OK(penstock_hop_end(hop, PENSTOCK_STATUS_PERMISSION_DENIED, "not for you"));
+  return PENSTOCK_NEXT;
+}
+
+/* A call that a hop above ends counts, and is logged, with the status that this hop has given. */
+TEST(a_hop_above_denies_the_answer) {
+  penstock_channel *channel = open_channel();
+  penstock_metrics *metrics = metrics_add(channel, NULL);
+  lines *lines = lines_new();
+  logging_add(channel, lines, NULL);
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  table.on_headers = deny;
+  ready_add(channel, &table, 1);
+  CHECK_INT(unary_code(channel, "ping"), PENSTOCK_STATUS_PERMISSION_DENIED);
+  char *json = snapshot(metrics), *text = prometheus(metrics);
+  CHECK_HAS(json, "\"started\":1,\"in_flight\":0,");
+  CHECK_HAS(json, "\"codes\":[{\"code\":7,\"name\":\"PERMISSION_DENIED\",\"count\":1,");
+  CHECK_HAS(text, "grpc_code=\"PERMISSION_DENIED\"} 1\n");
+  CHECK(strstr(text, "CANCELLED") == NULL);
+  penstock_free(json);
+  penstock_free(text);
+  if (CHECK_INT(lines->count, 3)) {
+    CHECK_HAS(lines->text[2], "\"event\":\"cancel\"");
+    CHECK_HAS(lines->text[2], "\"name\":\"PERMISSION_DENIED\",\"message\":\"not for you\"");
+  }
+  penstock_metrics_release(metrics);
+  logging_end(channel, lines);
+}
+
 static int64_t number_after(const char *text, const char *label) {
   const char *found = strstr(text, label);
   return found ? strtoll(found + strlen(label), NULL, 10) : -1;
