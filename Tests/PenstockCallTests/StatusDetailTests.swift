@@ -45,6 +45,20 @@ import Testing
     #expect(add("", "", to: status) && status.detailCount == 1)
   }
 
+  /// The offsets in the list have 32 bits. What would go beyond is refused before it is read: the views here are
+  /// longer than their bytes.
+  @Test func refusesMoreThanOffsetsCanSay() {
+    let status = filled(2)
+    let type = Array("t1".utf8)
+    withUnsafeBytes(of: UInt64(0)) { bytes in
+      let huge = ByteView(start: bytes.baseAddress, count: 1 << 32)
+      #expect(!status.addDetail(typeURL: bytes, value: huge))
+      #expect(!status.addDetail(typeURL: huge, value: bytes))
+      #expect(!type.withUnsafeBytes { status.setDetail(typeURL: $0, value: huge) })
+    }
+    #expect(details(status) == ["x.org/t0 v0", "x.org/t1 v1"])
+  }
+
   /// The arguments may be parts of a detail of the same status.
   @Test func ownParts() throws {
     for count in 1...20 {

@@ -99,6 +99,58 @@ def test_a_paused_call_names_who_holds_it(channel: Channel) -> None:
     assert call.trace["ended"] is True
 
 
+AT_HOP = {"hop", "index", "level", "attempt"}
+EVENT = {"us", "what", "hop", "thread", "thread_id"}
+MORE = {
+    "callback": {"verdict"},
+    "resolved": {"verdict"},
+    "restarted": {"restarts"},
+    "waiting": {"for"},
+    "ended": {"code"},
+}
+
+
+def test_each_object_has_the_members_that_the_header_lists(traced: Channel) -> None:
+    auth = Auth()
+
+    class Again(penstock.Interceptor):
+        replay_bytes = 100
+
+        def on_status(self, hop: Hop) -> object:
+            return Verdict.RESTART if hop.can_restart and len(auth.tickets) == 1 else None
+
+    traced.add_interceptor(Again(), name="again")
+    traced.add_interceptor(auth, name="auth")
+    call = traced.stream_stream(BIDI)([])
+    for attempt in (1, 2):
+        assert auth.reached.wait(30)
+        auth.reached.clear()
+        trace = call.trace
+        assert set(trace) == {
+            *("id", "method", "kind", "target", "ended", "holder", "age_ms", "deadline_ms", "attempts", "protocol", "http"),
+            *("connection_silent_ms", "peer", "local", "outbound", "inbound", "events", "dropped"),
+        }
+        assert set(trace["holder"]) == {"state", "hop", "text", "for_ms"}
+        (waiting,) = trace["outbound"]
+        assert set(waiting) == AT_HOP | {"state", "event", "for_ms", "waiting"}
+        assert (waiting["hop"], waiting["index"], waiting["level"], waiting["attempt"]) == ("auth", 1, "bytes", attempt)
+        assert (waiting["state"], waiting["event"]) == ("paused", "start")
+        auth.tickets[-1].resume()
+    assert list(call) == []
+    trace = call.trace
+    for event in trace["events"]:
+        kind = event["what"]
+        assert set(event) >= EVENT | MORE.get(kind, set()) | (AT_HOP if event["hop"] else set()), event
+        assert ("event" in event) == ("lane" in event), event
+        if kind == "callback" and event["event"] != "destroy":
+            assert event["took_us"] >= 0
+        if kind == "transport" and event["event"] == "status":
+            assert event["code"] == 0
+    assert MORE.keys() <= {event["what"] for event in trace["events"]}
+    started = [event for event in trace["events"] if (event["hop"], event.get("event")) == ("auth", "start")]
+    assert [event["attempt"] for event in started if event["what"] == "callback"] == [1, 2]
+
+
 def test_a_hung_interceptor_names_itself(server: str) -> None:
     entered, may_go = threading.Event(), threading.Event()
 
