@@ -128,6 +128,80 @@ TEST(snapshot_tells_a_callback_of_the_caller_that_hangs) {
   penstock_runtime_release(runtime);
 }
 
+/* The callbacks of a call's own user, each of which looks at the snapshot of its runtime. */
+typedef struct shown {
+  penstock_runtime *runtime;
+  atomic_int headers, messages, readable, sent;
+  latch reply;
+} shown;
+
+static void check_shown(const shown *self, penstock_call *call, const char *event) {
+  char *json = NULL, expected[128];
+  OK(penstock_runtime_snapshot_json(self->runtime, 0, &json));
+  snprintf(expected, sizeof(expected), "\"running\":{\"interceptor\":null,\"event\":\"%s\",\"call\":%llu,", event,
+           (unsigned long long)penstock_call_id(call));
+  CHECK_HAS(json, expected);
+  penstock_free(json);
+}
+static void shown_headers(penstock_call *call, const penstock_metadata *headers, void *user_data) {
+  shown *self = user_data;
+  (void)headers;
+  check_shown(self, call, "headers");
+  atomic_fetch_add(&self->headers, 1);
+}
+static void shown_message(penstock_call *call, penstock_message *message, void *user_data) {
+  shown *self = user_data;
+  (void)message;
+  check_shown(self, call, "receive");
+  atomic_fetch_add(&self->messages, 1);
+}
+static void shown_readable(penstock_call *call, void *user_data) {
+  shown *self = user_data;
+  check_shown(self, call, "receive");
+  atomic_fetch_add(&self->readable, 1);
+}
+static void shown_sent(penstock_call *call, uint64_t count, void *user_data) {
+  shown *self = user_data;
+  (void)count;
+  check_shown(self, call, "sent");
+  atomic_fetch_add(&self->sent, 1);
+}
+static void shown_reply(penstock_call *call, penstock_reply *reply, void *user_data) {
+  shown *self = user_data;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  check_shown(self, call, "status");
+  latch_signal(&self->reply);
+}
+
+TEST(snapshot_names_each_callback_of_the_caller) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int is_queued = 0; is_queued < 2; is_queued++) {
+    shown shown = {.runtime = runtime, .reply = LATCH_INIT};
+    penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+    callbacks.user_data = &shown;
+    callbacks.on_headers = shown_headers;
+    callbacks.on_message = is_queued ? NULL : shown_message;
+    callbacks.on_readable = is_queued ? shown_readable : NULL;
+    callbacks.on_sent = shown_sent;
+    callbacks.on_reply = shown_reply;
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &callbacks, &call, NULL));
+    OK(penstock_call_demand(call, 1));
+    OK(penstock_call_try_send(call, "x", 1));
+    OK(penstock_call_half_close(call));
+    latch_wait(&shown.reply, 1);
+    CHECK_INT(atomic_load(&shown.headers), 1);
+    CHECK_INT(atomic_load(&shown.messages), !is_queued);
+    CHECK_INT(atomic_load(&shown.readable), is_queued);
+    CHECK_INT(atomic_load(&shown.sent), 1);
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+}
+
 /* Several threads take snapshots while calls run; most useful under ThreadSanitizer. */
 typedef struct crowd {
   penstock_runtime *runtime;
