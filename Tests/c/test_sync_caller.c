@@ -2,6 +2,7 @@
  * has the whole request and is in no callback. */
 #include "syncer.h"
 
+#include <sched.h>
 #include <signal.h>
 
 #define WORKER "penstock-worker"
@@ -369,5 +370,58 @@ TEST(sync_functions_do_not_run_on_a_thread_in_a_callback) {
     probe_wait_finalized(&outer);
     penstock_executor_release(executor);
     pair_close(&both, runtime);
+  }
+}
+
+typedef struct joint {
+  penstock_channel *channel;
+  penstock_call *call;
+  _Atomic penstock_ticket ticket;
+} joint;
+
+static int32_t wait_in_callback(probe *self, penstock_hop *hop, int32_t event) {
+  joint *joint = self->context;
+  const penstock_metadata *headers = NULL;
+  (void)hop;
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  penstock_ticket ticket;
+  while ((ticket = atomic_load(&joint->ticket)) == 0) sched_yield();
+  OK(penstock_ticket_resolve(ticket, PENSTOCK_NEXT));
+  OK(penstock_call_wait_headers(joint->call, &headers));
+  return PENSTOCK_NEXT;
+}
+
+static void *echo_elsewhere(void *argument) {
+  check_echo(((joint *)argument)->channel);
+  return NULL;
+}
+
+/* Two threads wait when the functions get ready: the one that has made the call, and one in a callback. Whichever looks
+ * first, the functions run; if it is the one in the callback, on a worker, which does not exist yet. */
+TEST(sync_functions_run_whichever_waiting_thread_looks_first) {
+  for (int round = 0; round < 40; round++) {
+    penstock_runtime *runtime = new_runtime(modes[1]);
+    pair both;
+    probe top, outer;
+    joint joint = {.channel = open_channel()};
+    pair_open(&both, runtime, note_thread);
+    probe_init_with(&top, "top", hold_request, (void *)&joint.ticket);
+    probe_add(&top, both.channel, 10);
+    probe_init_with(&outer, "outer", wait_in_callback, &joint);
+    probe_add(&outer, joint.channel, 0);
+    REQUIRE_OK(penstock_channel_call(both.channel, UNARY, PENSTOCK_KIND_UNARY, NULL, NULL, &joint.call, NULL));
+    OK(penstock_call_send(joint.call, "x", 1));
+    pthread_t thread;
+    pthread_create(&thread, NULL, echo_elsewhere, &joint);
+    penstock_reply *reply = NULL;
+    OK(penstock_call_wait(joint.call, &reply));
+    CHECK_INT(penstock_reply_code(reply), 0);
+    penstock_reply_release(reply);
+    pthread_join(thread, NULL);
+    penstock_call_release(joint.call);
+    penstock_channel_release(joint.channel);
+    probe_wait_finalized(&outer);
+    pair_close(&both, runtime);
+    probe_wait_finalized(&top);
   }
 }
