@@ -214,11 +214,15 @@ static int32_t restart_twice(probe *self, penstock_hop *hop, int32_t event) {
   return event == PENSTOCK_EVENT_STATUS && atomic_load(&self->seen[event]) <= 2 ? PENSTOCK_RESTART : PENSTOCK_NEXT;
 }
 
-static int32_t fail_at_first(syncer *self, penstock_hop *call) {
-  CHECK_INT(own_value, 7);
+static int32_t fail_twice(syncer *self, penstock_hop *call) {
   CHECK_RESULT(penstock_hop_next(call), PENSTOCK_OK);
   if (self->runs <= 2) OK(penstock_hop_end(call, PENSTOCK_STATUS_UNAVAILABLE, "at first"));
   return PENSTOCK_NEXT;
+}
+
+static int32_t fail_at_first(syncer *self, penstock_hop *call) {
+  CHECK_INT(own_value, 7);
+  return fail_twice(self, call);
 }
 
 /* Opens a channel with a synchronous interceptor, and above it a probe that may restart the call. */
@@ -242,6 +246,36 @@ TEST(sync_functions_run_again_on_the_callers_thread) {
     CHECK_INT(both.above.runs, 3);
     CHECK_INT(both.below.runs, 3);
     CHECK_INT(threads_named(WORKER), 0);
+    pair_close(&both, runtime);
+    probe_wait_finalized(&top);
+  }
+}
+
+static void note_success(penstock_call *call, penstock_reply *reply, void *user_data) {
+  (void)call;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  latch_signal(user_data);
+}
+
+/* No thread waits for the call, which is in callback style: each time workers run its functions. */
+TEST(sync_functions_run_again_on_workers) {
+  for (size_t mode = 0; mode < 3; mode++) {
+    penstock_runtime *runtime = new_runtime(modes[mode]);
+    pair both;
+    probe top;
+    open_below(&top, &both, runtime, fail_twice, restart_twice, 2);
+    latch done = LATCH_INIT;
+    penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+    table.user_data = &done;
+    table.on_reply = note_success;
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(both.channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+    OK(penstock_call_try_send(call, "x", 1));
+    OK(penstock_call_half_close(call));
+    latch_wait(&done, 1);
+    CHECK_INT(both.above.runs, 3);
+    CHECK_INT(both.below.runs, 3);
+    penstock_call_release(call);
     pair_close(&both, runtime);
     probe_wait_finalized(&top);
   }
