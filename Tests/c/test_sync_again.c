@@ -50,6 +50,50 @@ TEST(sync_again_in_a_loop) {
   CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_STATUS]), 4);
 }
 
+/* One change of the request, and no other, before the second next: the hop below sees it. */
+enum { DEADLINE, METHOD, METADATA, CHANGES };
+
+static int32_t change_one(syncer *self, penstock_hop *hop) {
+  penstock_request *request = penstock_hop_request(hop);
+  int change = atomic_load(&self->code);
+  OK(penstock_hop_next(hop));
+  if (change == DEADLINE) OK(penstock_request_set_deadline_ms(request, 60000));
+  if (change == METHOD) OK(penstock_request_set_method(request, "/penstock.Echo/Other"));
+  if (change == METADATA) OK(penstock_metadata_set(penstock_request_metadata(request), "x-more", "1"));
+  OK(penstock_hop_next(hop));
+  return PENSTOCK_NEXT;
+}
+
+static int32_t see_change(probe *self, penstock_hop *hop, int32_t event) {
+  if (event != PENSTOCK_EVENT_START) return PENSTOCK_NEXT;
+  const penstock_request *request = penstock_hop_request(hop);
+  const int *change = self->context;
+  bool is_second = atomic_load(&self->seen[event]) == 2;
+  const void *value = NULL;
+  int64_t left = 0;
+  OK(penstock_request_deadline_ms(request, &left));
+  CHECK(is_second && *change == DEADLINE ? left > 0 && left <= 60000 : left == -1);
+  CHECK_STR(penstock_request_method(request), is_second && *change == METHOD ? "/penstock.Echo/Other" : UNARY);
+  CHECK_RESULT(penstock_metadata_get(penstock_request_metadata(penstock_hop_request(hop)), "x-more", 0, &value, NULL),
+               is_second && *change == METADATA ? PENSTOCK_OK : PENSTOCK_E_NOT_FOUND);
+  return PENSTOCK_NEXT;
+}
+
+TEST(sync_again_after_one_change) {
+  for (int change = 0; change < CHANGES; change++) {
+    syncer self;
+    penstock_channel *channel = bench_open(&self, change_one);
+    self.code = change;
+    probe below;
+    probe_init_with(&below, "below", see_change, &change);
+    probe_add(&below, channel, -1);
+    penstock_reply_release(unary(channel, "ping", NULL));
+    CHECK_INT(atomic_load(&below.seen[PENSTOCK_EVENT_START]), 2);
+    bench_close(&self, channel);
+    probe_wait_finalized(&below);
+  }
+}
+
 /* next may also be called after a success, because the response has not gone up yet. */
 static int32_t twice(syncer *self, penstock_hop *hop) {
   (void)self;
