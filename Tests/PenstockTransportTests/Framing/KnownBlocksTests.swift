@@ -413,6 +413,14 @@ import Testing
       [0x04, 0xff, 0], [0x04], [0x04, 2, 1], [0, 1, 0x41], [0, 1], [0],
     ]
     for block in others { #expect(offset(block) == nil) }
+    // A length of 127 or more goes on in the next byte, also where the block has as many bytes as its first byte says.
+    let text = [UInt8](repeating: 0x61, count: 200)
+    #expect(offset([0x04, 0x7e] + text[..<0x7e]) == 0x80)
+    for count in [0x7e, 0x7f, 0x80, 200] {
+      #expect(offset([0x04, 0x7f, 0x00] + text[..<count]) == nil)
+      #expect(offset([0x04, 0xff, 0x00] + text[..<count]) == nil)
+      #expect(offset([0x00, 0x7f, 0x00] + text[..<count] + [1, 0x41]) == nil)
+    }
     #expect(offset(others[1], 1) == 1)
   }
 }
