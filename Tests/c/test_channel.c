@@ -397,3 +397,25 @@ TEST(channel_leaves_nothing_open) {
   EVENTUALLY(running_threads() <= threads);
   EVENTUALLY(open_descriptors() <= descriptors);
 }
+
+/* The window that the server has for all its answers together, as the channel's statistics show it. */
+TEST(channel_connection_window) {
+  static const int sizes[] = {65535, 100000, 3 << 20, 64 << 20};
+  for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    static const char name[] = "\"receive_window\":";
+    char options[80], *json = NULL;
+    penstock_channel *channel = NULL;
+    snprintf(options, sizeof(options), "{\"tls\": false, \"initial_connection_window_bytes\": %d}", sizes[i]);
+    OK(penstock_channel_new(peer_address(), options, &channel, NULL));
+    check_echo(channel);
+    OK(penstock_channel_stats_json(channel, 60000, &json));
+    const char *found = json ? strstr(json, name) : NULL;
+    if (CHECK(found != NULL)) {
+      /* The few bytes of the answer may not be given back yet. */
+      long window = strtol(found + strlen(name), NULL, 10);
+      CHECK(window <= sizes[i] && window > sizes[i] - 100);
+    }
+    penstock_free(json);
+    penstock_channel_release(channel);
+  }
+}
