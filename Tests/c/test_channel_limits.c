@@ -1,5 +1,6 @@
 /* The limits of a channel: on calls that wait, and on bytes that are not sent yet. */
 #include "limits.h"
+#include "servers.h"
 
 #include <pthread.h>
 
@@ -110,4 +111,76 @@ TEST(limits_buffered_bytes_let_every_call_go_on) {
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   check_echo(channel);
   penstock_channel_release(channel);
+}
+
+/* ---- The order of calls that wait ---- */
+
+typedef struct turns {
+  penstock_channel *channel;
+  latch all;
+  char order[8];
+  atomic_int count;
+} turns;
+
+typedef struct turn {
+  turns *turns;
+  char name;
+} turn;
+
+static void note_turn(penstock_call *call, penstock_reply *reply, void *user_data) {
+  const turn *self = user_data;
+  (void)call;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  self->turns->order[atomic_fetch_add(&self->turns->count, 1)] = self->name;
+  latch_signal(&self->turns->all);
+}
+
+static penstock_call *take_turn(penstock_channel *channel, turn *turn,
+                                void (*told)(penstock_call *, penstock_reply *, void *)) {
+  penstock_call_callbacks table = PENSTOCK_CALL_CALLBACKS_INIT;
+  table.user_data = turn;
+  table.on_reply = told;
+  penstock_call *call = NULL;
+  OK(penstock_channel_call(channel, UNARY, PENSTOCK_KIND_UNARY, NULL, &table, &call, NULL));
+  OK(penstock_call_try_send(call, "x", 1));
+  return call;
+}
+
+/* Starts a call just when its end has made room for one. */
+static void start_late(penstock_call *call, penstock_reply *reply, void *user_data) {
+  turn *self = user_data;
+  (void)call;
+  CHECK_INT(penstock_reply_code(reply), 0);
+  penstock_call *late = take_turn(self->turns->channel, self, note_turn);
+  OK(penstock_call_half_close(late));
+  penstock_call_release(late);
+}
+
+/* A call that begins when there is room again does not overtake one that has waited: with one server and with several,
+ * each of which takes one call at once. */
+TEST(limits_no_call_overtakes_one_that_waits) {
+  static char *const one_call[] = {"--max-concurrent-streams", "1", NULL};
+  static const char *const policies[] = {PICK_FIRST, ROUND_ROBIN};
+  for (size_t i = 0; i < sizeof(policies) / sizeof(*policies); i++) {
+    servers all;
+    start_servers(&all, one_call);
+    open_servers(&all, policies[i], "{\"tls\": false, \"max_connections_per_subchannel\": 1}");
+    int most = i == 0 ? 1 : SERVERS;
+    turns turns = {.channel = all.channel, .all = LATCH_INIT};
+    turn late = {&turns, 'l'}, waits = {&turns, 'w'};
+    /* Calls that end when they are half-closed. */
+    penstock_call *first = take_turn(all.channel, &late, start_late), *others[SERVERS];
+    for (int index = 1; index < most; index++) others[index] = start_call(all.channel, BIDI, PENSTOCK_KIND_BIDI);
+    EVENTUALLY(count_in_stats(all.channel, "\"streams\":1,") == most);
+    penstock_call *second = take_turn(all.channel, &waits, note_turn);
+    OK(penstock_call_half_close(second));
+    EVENTUALLY(waiting_calls_are(all.channel, 1));
+    OK(penstock_call_half_close(first));
+    latch_wait(&turns.all, 2);
+    CHECK_STR(turns.order, "wl");
+    for (int index = 1; index < most; index++) FINISH(others[index], PENSTOCK_STATUS_OK, NULL);
+    penstock_call_release(first);
+    penstock_call_release(second);
+    end_servers(&all);
+  }
 }
