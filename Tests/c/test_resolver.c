@@ -209,6 +209,24 @@ TEST(resolver_rests) {
   penstock_resolver_release(self.resolver);
 }
 
+/* The latest snapshot answers each request for addresses, also one that comes later: the program need not push it again. */
+TEST(resolver_pushes_nothing_when_asked) {
+  finder self = FINDER_INIT;
+  penstock_channel *channel = open_with(&self, "{\"tls\": false, \"idle_timeout_ms\": 30}");
+  OK(penstock_resolver_push(self.resolver, at(peer_address(), NULL), NULL));
+  for (int times = 0; times < 3; times++) {
+    char *json = NULL;
+    check_echo(channel);
+    OK(penstock_channel_stats_json(channel, 60000, &json));
+    CHECK_HAS(json, "\"name\":{\"addresses\":1,\"resolving\":false,");
+    penstock_free(json);
+    EVENTUALLY(penstock_channel_connectivity(channel) == PENSTOCK_CONNECTIVITY_IDLE);
+  }
+  penstock_channel_release(channel);
+  latch_wait(&self.finalized, 1);
+  penstock_resolver_release(self.resolver);
+}
+
 static const struct {
   const char *json, *path, *words;
 } wrong[] = {
