@@ -164,6 +164,24 @@ import Testing
     }
   }
 
+  /// Wherever it is among the idle connections, another one takes its place.
+  @Test(arguments: 0..<4)
+  func theServerClosesOneIdleConnection(_ which: Int) throws {
+    world.servers[80] = echo(after: Self.millisecond)
+    let client = try client { $0.http1Connections = 4 }
+    _ = begin(4, client)
+    pass(Self.second, client)
+    log.sockets[which].end()
+    pass(Self.millisecond, client)
+    #expect(log.open == 3)
+    for round in 1...2 {
+      log.most = 0
+      _ = begin(4, client)
+      pass(Self.second, client)
+      #expect(log.most == 4 && world.connects == 5 && log.requests == 4 + 4 * round && log.open == 4)
+    }
+  }
+
   @Test func unaskedBytesCloseAnIdleConnection() throws {
     world.servers[80] = echo()
     let client = try client()
