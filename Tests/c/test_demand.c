@@ -27,7 +27,8 @@ static int32_t far_end(probe *self, penstock_hop *hop, int32_t event) {
   return PENSTOCK_TAKE;
 }
 
-static void add_to_streams(line *line, probe *probe, const char *name, hook hook, int32_t priority, size_t replay_bytes) {
+static void add_to_streams(line *line, probe *probe, const char *name, hook hook, int32_t priority,
+                           size_t replay_bytes) {
   probe_init(probe, name);
   probe->hook = hook;
   probe->context = line;
