@@ -304,6 +304,26 @@ def test_a_signed_token_in_place_of_a_secret(plain: Channel, server: TokenServer
     assert len(ids) == 2
 
 
+def test_a_key_that_is_not_there_fails_calls_until_it_is(plain: Channel, server: TokenServer, tmp_path: Path) -> None:
+    file = Path(key(tmp_path, "ES256"))
+    kept = file.read_bytes()
+    with to(server) as tokens:
+        jwt = {"key_file": str(file), "audience": "https://tokens/"}
+        plain.add_interceptor(client(tokens, client_secret=None, jwt=jwt))
+        wrong = ((None, "can't be read: No such file"), (b"x", "key"), (b"x" * 65537, "has more than 65536 bytes"))
+        for content, words in wrong:
+            if content is None:
+                file.unlink()
+            else:
+                file.write_bytes(content)
+            with pytest.raises(RpcError, match=words) as raised:
+                unary(plain, timeout=20)
+            assert raised.value.code() is StatusCode.UNAVAILABLE
+        assert server.forms == []
+        file.write_bytes(kept)
+        assert sent(plain) == ["Bearer token-1"]
+
+
 @pytest.mark.parametrize("options", [{"protocol": "connect", "http": "2"}, {"protocol": "grpc"}])
 def test_over_http2(plain: Channel, options: Dict[str, str]) -> None:
     with running_http2_server() as server, Channel(server.target, tls=False, options=options) as tokens:

@@ -353,6 +353,19 @@ def test_metrics_of_many_methods_go_in_several_requests(
     assert sorted(names) == sorted(b"Method%d" % number for number in range(700))
 
 
+def test_each_method_goes_alone_if_even_one_makes_a_large_request(
+    channel: Channel, collector: Tuple[Collector, Channel]
+) -> None:
+    handler, to = collector
+    telemetry = ready.Telemetry(spans=False, resource={"large": "x" * (1 << 20)})
+    channel.add_interceptor(telemetry)
+    for number in range(5):
+        channel.unary_unary(f"/penstock.Echo/Method{number}").future(b"x").code()
+    assert telemetry.flush(to, 60) is StatusCode.OK
+    names = [sorted(set(re.findall(rb"Method[0-9]", request))) for _, request in handler.requests]
+    assert names == [[b"Method%d" % number] for number in range(5)]
+
+
 def test_a_warning_of_the_collector_is_shown(channel: Channel, collector: Tuple[Collector, Channel]) -> None:
     """ExportTraceServiceResponse.partial_success: one span is rejected, with a message."""
     handler, to = collector
