@@ -67,7 +67,11 @@ class Broken(grpc.aio.UnaryUnaryClientInterceptor):
         await turn()
         if request == b"broken":
             raise LookupError("broken")
-        return await continuation(details, request)
+        call = await continuation(details, request)
+        if isinstance(request, dict) and "code" in request:
+            # A failure of the call is then an exception of the interceptor.
+            await call
+        return call
 
 
 class Streams(grpc.aio.UnaryStreamClientInterceptor):
@@ -100,7 +104,9 @@ async def intercepted(channel: Any, log: List[Any]) -> Any:
     seen.append(b'["x-note", "1"]' in await call)
     seen.append((ended, await everything(call)))
     failed = channel.unary_unary(PROBE, json_bytes)({"code": 5, "message": "no"})
-    seen.append((await outcome(failed), await everything(failed)))
+    seen.append((await outcome(failed), await everything(failed), failed.cancelled()))
+    cancelled = channel.unary_unary(PROBE, json_bytes)({"code": 1, "message": "by the server"})
+    seen.append((await outcome(cancelled), cancelled.done(), cancelled.cancelled(), cancelled.cancel()))
     echo = channel.unary_unary(UNARY)
     mine = echo(b"mine")
     seen.append((await mine, await mine.code(), mine.done(), mine.cancelled(), await mine.initial_metadata()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -345,6 +346,17 @@ def test_the_trace_as_a_record(plain: str) -> None:
     trace = ran.records[-1]["trace"]
     assert trace["method"] == f"/{HELLO}"
     assert "Mark" in [event["hop"] for event in trace["events"]]
+
+
+def test_an_interceptor_of_the_working_directory(plain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_here.py").write_text((Path(__file__).parent / "cli_interceptors.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    try:
+        ran = cli("call", "--plaintext", "--interceptor", "only_here:Refuse", *YOU, plain, HELLO)
+    finally:
+        sys.modules.pop("only_here", None)
+    assert "no calls today" in ran.err
 
 
 def test_an_interceptor_that_raises(plain: str) -> None:

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 import penstock
 from cli_helpers import GREETER, PROTOS, cli, printed, refused
 from conftest import PROTO
-from penstock._cli import reflection
+from penstock._cli import health, reflection
 
 METHODS = [f"{GREETER}/{name}" for name in ("SayHello", "SayHelloStreamReply", "SayHelloBidiStream")]
 
@@ -129,6 +129,7 @@ def test_symbols(plain: str, symbol: str, kind: str, text: str) -> None:
 def test_an_example_of_a_message(plain: str) -> None:
     flags = ("describe", "--plaintext", "--msg-template", plain)
     out = printed(*flags, "grpc.testing.StreamingOutputCallRequest")
+    assert "\n}\n\n{\n" in out
     example = json.loads(out[out.index("\n{\n") :])
     assert example["responseParameters"] == [{"size": 0, "intervalUs": 0, "compressed": {"value": False}}]
     (view,) = cli(*flags, "--json", "helloworld.HelloRequest").records
@@ -205,6 +206,54 @@ def test_a_text_is_parsed_to_the_same_description(everything: List[str], tmp_pat
         assert one == other
     assert "  // Its name.\n" in texts[0]
     assert "    // One way.\n" in texts[0]
+
+
+COMMENTED = """syntax = "proto2";
+package said;
+// Of said.A.
+message A {
+  // Of said.A.field.
+  optional int32 field = 1;
+  oneof way {
+    // Of said.A.left.
+    int32 left = 2;
+  }
+  // Of said.A.Inner.
+  message Inner {
+    optional int32 bare = 1;
+    // Of said.A.Inner.deep.
+    optional int32 deep = 2;
+  }
+  // Of said.A.Kind.
+  enum Kind { NONE = 0; }
+  extend Open {
+    // Of said.A.inside.
+    optional int32 inside = 100;
+  }
+}
+message Open { extensions 100 to max; }
+// Of said.Colour.
+enum Colour { RED = 0; }
+extend Open {
+  // Of said.outside.
+  optional int32 outside = 101;
+}
+// Of said.S.
+service S {
+  // Of said.S.Call.
+  rpc Call(A) returns (A);
+}
+"""
+
+
+def test_each_symbol_has_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "said.proto").write_text(COMMENTED)
+    symbols = re.findall(r"// Of ([\w.]+\w)\.\n", COMMENTED)
+    assert len(symbols) == 11
+    for symbol in symbols:
+        text = printed("describe", "--import-path", str(tmp_path), "--proto", "said.proto", symbol)
+        assert text.splitlines()[1] == f"// Of {symbol}.", text
+    assert "//" not in printed("describe", "--import-path", str(tmp_path), "--proto", "said.proto", "said.Open")[2:]
 
 
 def test_an_example_with_special_types(everything: List[str]) -> None:
@@ -300,6 +349,22 @@ def test_an_answer_that_can_not_be_decoded() -> None:
             asked.FindFileByName("x.proto")
 
 
+def test_an_error_of_the_server_is_told() -> None:
+    class Refuses(penstock.Interceptor):
+        def on_start(self, hop: penstock.Hop) -> penstock.Verdict:
+            answer = reflection_pb2.ServerReflectionResponse()
+            answer.error_response.error_message = "only for friends"
+            hop.deliver_headers({})
+            hop.deliver_message(answer.SerializeToString())
+            hop.deliver_status(penstock.StatusCode.OK)
+            return penstock.Verdict.TAKE
+
+    with penstock.Channel("localhost:1", tls=False, interceptors=[Refuses()]) as channel:
+        asked = reflection.Reflection(channel, [], None)
+        with pytest.raises(KeyError, match="only for friends"):
+            asked.FindFileContainingSymbol("x.Y")
+
+
 def test_descriptions_are_those_of_the_server(plain: str) -> None:
     with penstock.Channel(plain, tls=False) as channel:
         asked = reflection.Reflection(channel, [], 20)
@@ -328,6 +393,23 @@ def test_health(plain: str, service: str, status: str, code: int) -> None:
     words = ("health", "--plaintext", plain, *([service] if service else []))
     assert cli(*words) == (code, f"{status}\n", "")
     assert cli(*words, "--json").records == [{"service": service, "status": status}]
+
+
+@pytest.mark.parametrize(
+    ("response", "name"),
+    [
+        # Proto3 does not send a field that is 0.
+        (b"", "UNKNOWN"),
+        (b"\x08\x00", "UNKNOWN"),
+        (b"\x08\x01", "SERVING"),
+        (b"\x08\x02", "NOT_SERVING"),
+        (b"\x08\x03", "SERVICE_UNKNOWN"),
+        (b"\x08\x04", "status 4"),
+        (b"\x08", "UNKNOWN"),
+    ],
+)
+def test_names_of_health(response: bytes, name: str) -> None:
+    assert health.status(response) == name
 
 
 def test_health_over_tls(servers: Dict[str, str], certificates: Path) -> None:
