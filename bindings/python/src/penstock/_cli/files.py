@@ -58,6 +58,7 @@ def _types(scope: str, enums: Any, messages: Any) -> Iterator[str]:
     for message in messages:
         name = _joined(scope, message.name)
         yield name
+        yield from (_joined(name, extension.name) for extension in message.extension)
         yield from _types(name, message.enum_type, message.nested_type)
 
 
