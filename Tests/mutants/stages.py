@@ -29,8 +29,9 @@ PROGRAMS = {"failing": "Tests/memory/failing"}
 
 
 class Stages:
-    def __init__(self, tree):
+    def __init__(self, tree, suites):
         self.tree = tree
+        self.suites = suites
         self.workers = queue.SimpleQueue()
         # The seconds that each stage or C program takes, and the mutants that it reaches.
         self.seconds = {}
@@ -64,7 +65,12 @@ class Stages:
         found = [name for name in LIMITS if name not in IN_PARTS]
         found += sorted({f"swift {line.partition('/')[0]}" for line in listed.split()})
         found += [f"c {path.name}" for path in self.programs(folder)]
-        return found + [f"python {path.name}" for path in sorted((folder / "bindings/python/tests").glob("test_*.py"))]
+        found += [f"python {path.name}" for path in sorted((folder / "bindings/python/tests").glob("test_*.py"))]
+        return [name for name in found if self.suite(name) in self.suites]
+
+    @staticmethod
+    def suite(name):
+        return name.partition(" ")[0]
 
     def swift_tests(self):
         return self.tree / ".build/full/debug/penstockPackageTests.xctest"
@@ -103,7 +109,8 @@ class Stages:
     def first_to_notice(self, mutant):
         """Runs the stages that reach the mutant until one notices it. Returns the name of that stage, or None. A stage that
         exceeds its limit, or fails without naming a test, says so: on a busy machine that may be no proof."""
-        names = [name for name in self.reached if mutant.number in self.reached[name]]
+        names = [name for name in self.reached
+                 if self.suite(name) in self.suites and mutant.number in self.reached[name]]
         folder = self.workers.get()
         try:
             for name in sorted(names, key=self.seconds.__getitem__):
@@ -132,7 +139,7 @@ class Stages:
                        f'"$ROOT/.venv/bin/python" -m pytest -x -q -p no:cacheprovider tests/{name[7:]} || [ $? = 5 ]']
         else:
             command = [PROGRAMS.get(name, f"Tests/{name}/run")]
-        limit = max(LIMITS[name.partition(" ")[0]], 3 * self.seconds[name]) if number else FIRST_LIMIT
+        limit = max(LIMITS[self.suite(name)], 3 * self.seconds[name]) if number else FIRST_LIMIT
         return self.fails(command, folder, environment, limit)
 
     @staticmethod
