@@ -140,9 +140,10 @@ static inline int penstock_ssl_set_sni(SSL *ssl, const char *name) { return (int
 /* Whether a name is an IP address. */
 static inline int penstock_is_address(const char *name) {
   ASN1_OCTET_STRING *address = a2i_IPADDRESS(name);
-  if (!address) ERR_clear_error();
+  int is_one = address != NULL;
+  if (!is_one) ERR_clear_error();
   ASN1_OCTET_STRING_free(address);
-  return address != NULL;
+  return is_one;
 }
 
 /* Whether a certificate is for a host name or an IP address. Its common name does not count, and a "*" stands for a whole

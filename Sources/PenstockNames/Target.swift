@@ -87,7 +87,7 @@ public struct Target {
   /// "dns". nil: no memory.
   public static func canonical(_ text: ByteView) -> ByteBuffer? {
     let schemes: [StaticString] = [
-      "dns:", "https:", "http:", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
+      "dns:", "https://", "http://", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
     ]
     if schemes.contains(where: { after($0, text) != nil }) { return ByteBuffer(copying: text) }
     let full = ByteBuffer()

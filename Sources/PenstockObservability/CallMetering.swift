@@ -122,6 +122,8 @@
     private let options: CallMetering.Options
     private let all = Locked<[Key: Series]>([:])
     private let others = Locked<Series?>(nil)
+    /// The label of each target, so that it is made once.
+    private let labels = Locked<[String: String]>([:])
 
     init(_ factory: any MetricsFactory, _ options: CallMetering.Options) {
       self.factory = factory
@@ -131,7 +133,7 @@
     func series(of call: ObservedCall) -> Series {
       let path = call.method
       // Targets that are not shown share a series.
-      let target = options.showsTarget(call.target) ? SeriesTable.canonical(call.target) : "other"
+      let target = options.showsTarget(call.target) ? label(of: call.target) : "other"
       let key = Key(method: path.hasPrefix("/") ? String(path.dropFirst()) : path, target: target)
       let (known, isFull) = all.withLock { ($0[key], $0.count >= options.maxMethods) }
       if let known { return known }
@@ -144,8 +146,15 @@
       }
     }
 
+    private func label(of target: String) -> String {
+      if let known = labels.withLock({ $0[target] }) { return known }
+      let made = SeriesTable.canonical(target)
+      labels.withLock { if $0.count < options.maxMethods { $0[target] = made } }
+      return made
+    }
+
     private static let schemes = [
-      "dns:", "https:", "http:", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
+      "dns:", "https://", "http://", "ipv4:", "ipv6:", "passthrough:", "unix:", "unix-abstract:", "vsock:",
     ]
 
     /// The target with its scheme (gRFC A66): a name without one is of the scheme "dns".

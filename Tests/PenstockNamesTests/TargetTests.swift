@@ -333,6 +333,7 @@ import Testing
   @Test(arguments: [
     ("a.example:443", "dns:///a.example:443"), ("[::1]:50051", "dns:///[::1]:50051"), ("dns:a", "dns:a"),
     ("dns:///a:1", "dns:///a:1"), ("HTTPS://a/b", "HTTPS://a/b"), ("http://a", "http://a"),
+    ("http:8080", "dns:///http:8080"),
     ("ipv4:1.2.3.4:5", "ipv4:1.2.3.4:5"), ("ipv6:[::1]:5", "ipv6:[::1]:5"),
     ("passthrough:///a:1", "passthrough:///a:1"), ("unix:/a", "unix:/a"),
     ("unix-abstract:a", "unix-abstract:a"), ("vsock:2:5", "vsock:2:5"),

@@ -84,7 +84,7 @@ TEST(connection_limit_leaves_an_address_out) {
   start_other();
   const char *addresses[] = {other.address, peer_address()};
   penstock_channel *channel =
-      open_over("\"max_connections\": 1, \"connect_timeout_ms\": 1500, " SLOW, "round_robin", 2, addresses);
+      open_over("\"max_connections\": 1, \"connect_timeout_ms\": 5000, " SLOW, "round_robin", 2, addresses);
   for (int i = 0; i < 20; i++) check_echo(channel);
   EVENTUALLY(count_in_stats(channel, "\"last_error\":\"" NO_ROOM("1") "\",\"failures\":1,") == 1);
   for (int i = 0; i < 20; i++) check_echo(channel);
@@ -176,6 +176,35 @@ TEST(connection_limit_leaves_each_address_a_place) {
   stop_other();
 }
 
+/* A place that is kept for an address that is down is no free place: of the connections without a call that another address
+ * has, one is closed for an address that waits. */
+TEST(connection_limit_gives_idle_connections_on) {
+  enum { CALLS = 4 };
+  start_other();
+  const char *addresses[] = {peer_address(), other.address, dead_address()};
+  penstock_channel *channel = open_over(
+      "\"protocol\": \"connect\", \"http\": \"1.1\", \"max_connections\": 4, \"connect_timeout_ms\": " HOUR ", " SLOW,
+      "round_robin", 3, addresses);
+  /* The channel, two addresses and two connections. */
+  EVENTUALLY(count_in_stats(channel, "\"state\":\"ready\"") == 5 || (check_echo(channel), false));
+  EVENTUALLY(count_in_stats(channel, "\"failures\":1,") == 1);
+  penstock_call *all[CALLS];
+  for (int i = 0; i < CALLS; i++) {
+    all[i] = start_call(channel, CLIENT_STREAM, PENSTOCK_KIND_CLIENT_STREAM);
+    OK(penstock_call_send(all[i], "x", 1));
+  }
+  /* The third call is on the same address as the first, and has a connection; the fourth waits for one. */
+  EVENTUALLY(connections(channel) == 3);
+  const char *waits = connections_to(channel, other.address) == 1 ? other.address : peer_address();
+  for (int i = 0; i < CALLS; i += 2) OK(penstock_call_half_close(all[i]));
+  for (int i = 0; i < CALLS; i += 2) FINISH(all[i], PENSTOCK_STATUS_OK, NULL);
+  EVENTUALLY(connections_to(channel, waits) == 2);
+  for (int i = 1; i < CALLS; i += 2) OK(penstock_call_half_close(all[i]));
+  for (int i = 1; i < CALLS; i += 2) FINISH(all[i], PENSTOCK_STATUS_OK, NULL);
+  penstock_channel_release(channel);
+  stop_other();
+}
+
 /* With pick_first the first address never answers. The second one needs no place of its own to be tried beside it; and the
  * loser gives its part back. */
 TEST(connection_limit_counts_a_race_as_one) {
@@ -195,7 +224,6 @@ TEST(connection_limit_counts_a_race_as_one) {
 
 /* An attempt that fails gives its place back. */
 TEST(connection_limit_forgets_failed_attempts) {
-
   const char *addresses[] = {dead_address(), peer_address()};
   penstock_channel *channel = open_over("\"max_connections\": 1, \"initial_backoff_ms\": 1, \"max_backoff_ms\": 1",
                                         "round_robin", 2, addresses);

@@ -34,14 +34,17 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
 
 def work(target, over):
     """The program's own calls, until it is over."""
-    # Above all other interceptors, the metrics count calls as their callers see them.
-    with penstock.Channel(target, tls=False, interceptors=[(metrics, 1000)]) as channel:
-        echo = channel.unary_unary("/penstock.Echo/Unary")
-        while not over.wait(0.01):
-            try:
-                echo(b"hi", timeout=5)
-            except penstock.RpcError as error:
-                print(error.code().name, error.details())
+    try:
+        # Above all other interceptors, the metrics count calls as their callers see them.
+        with penstock.Channel(target, tls=False, interceptors=[(metrics, 1000)]) as channel:
+            echo = channel.unary_unary("/penstock.Echo/Unary")
+            while not over.wait(0.01):
+                try:
+                    echo(b"hi", timeout=5)
+                except penstock.RpcError as error:
+                    print(error.code().name, error.details())
+    finally:
+        over.set()  # also if there is no channel
 
 
 def scrape(url):

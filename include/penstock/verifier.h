@@ -30,8 +30,8 @@ typedef void (*penstock_verifier)(penstock_verification *server, void *user_data
  * threads: any */
 PENSTOCK_API penstock_result penstock_channel_set_verifier(penstock_channel *channel, penstock_verifier verifier,
                                                            void *user_data, penstock_finalizer finalizer);
-/* Gives the name that was sent to the server: the target's host, or the first "server_name". The certificate fits it, or
- * another of several.
+/* Gives the name that is expected first: the target's host, or the first "server_name". It was sent to the server, unless it
+ * is an address. The certificate fits it or another of the list, unless "verify" is false or "spiffe_ids" are given.
  * result: NUL-terminated; NULL if there is none, as for a unix socket, and for NULL.
  * memory: borrowed until the verifier returns.
  * threads: the verifier's */

@@ -85,7 +85,9 @@ public final class TLSEngine {
     SSL_set_bio(ssl, bio, bio)
     switch context.role {
     case .client:
-      guard engine.sendName() else { return nil }
+      guard engine.sendName(), let parameters = SSL_get0_param(ssl) else { return nil }
+      // Without this flag the constraints of an authority would also hold for the common name, which does not count.
+      X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
       SSL_set_connect_state(ssl)
       if let session = engine.sessions?.take(for: names.first) {
         _ = SSL_set_session(ssl, session)

@@ -53,16 +53,15 @@ public final class Telemetry: @unchecked Sendable {
     /// The target of the channel as the program gave it, and as it is shown; nil for that entry.
     let target: ByteBuffer?
     let shownTarget: ByteBuffer?
-
-    func isSame(_ method: ByteBuffer, _ shown: ByteBuffer) -> Bool {
-      guard let name, let shownTarget else { return false }
-      return withExtendedLifetime((method, shown)) {
-        bytesEqual(name.view, method.view) && bytesEqual(shownTarget.view, shown.view)
-      }
-    }
-
     var attempts: UInt64 = 0
     var codes: [Ended] = []
+
+    func isSame(_ method: ByteView, _ shown: ByteBuffer) -> Bool {
+      guard let name, let shownTarget else { return false }
+      return withExtendedLifetime(shown) {
+        bytesEqual(name.view, method) && bytesEqual(shownTarget.view, shown.view)
+      }
+    }
   }
 
   let options: Options
@@ -133,13 +132,12 @@ public final class Telemetry: @unchecked Sendable {
       }
       if bytesEqual(known.view, name), bytesEqual(channel.view, target) { return index }
     }
+    let shown = Target.canonical(target)
+    // Another channel may write the same target in another way.
+    if let shown, let same = methods.firstIndex(where: { $0.isSame(name, shown) }) { return same }
     // The entry for the others is not one of the `maxMethods`.
     let hasRoom = methods.count - (others == nil ? 0 : 1) < options.maxMethods
-    if hasRoom, let channel = ByteBuffer(copying: target), let shown = Target.canonical(target),
-      let copy = ByteBuffer(copying: name)
-    {
-      // Another channel may write the same target in another way.
-      if let same = methods.firstIndex(where: { $0.isSame(copy, shown) }) { return same }
+    if hasRoom, let shown, let channel = ByteBuffer(copying: target), let copy = ByteBuffer(copying: name) {
       methods.append(Method(name: copy, target: channel, shownTarget: shown))
     } else if let others {
       return others

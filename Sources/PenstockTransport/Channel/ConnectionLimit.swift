@@ -25,8 +25,9 @@ final class ConnectionLimit: TurnTask {
   /// The places of connectors, and of connections that are not ready yet, that count as one.
   private var racers: [ConnectionPlace] = []
   private var waiting: [Connector] = []
-  /// The owners of connectors that have waited in vain.
+  /// The owners of connectors that have waited in vain. `hasGot`: a place was given back, so that they can try again.
   private var refused: [any ConnectorOwner] = []
+  private var hasGot = false
 
   init(_ most: Int, _ work: TurnWork) {
     self.most = most
@@ -74,6 +75,7 @@ final class ConnectionLimit: TurnTask {
   fileprivate func left(_ place: ConnectionPlace) {
     if endsRace(place), !racers.isEmpty { return }
     taken -= 1
+    hasGot = true
     serveSoon()
   }
 
@@ -90,7 +92,8 @@ final class ConnectionLimit: TurnTask {
     return racers.count < before
   }
 
-  /// Looks at the end of the turn for those that may enter. Called also when the channel's addresses have changed.
+  /// Looks at the end of the turn for those that may enter. Called also when the channel's addresses have changed, or when
+  /// an address has lost its connection.
   func serveSoon() { if !waiting.isEmpty || !refused.isEmpty { work.schedule(self) } }
 
   func runInTurn() {
@@ -98,7 +101,8 @@ final class ConnectionLimit: TurnTask {
     waiting = []
     for connector in before where !connector.isFurther && enter(connector) { connector.goOn() }
     for connector in before where connector.isFurther && enter(connector) { connector.goOn() }
-    while taken < most, !refused.isEmpty { refused.removeFirst().roomIsLeft() }
+    while hasGot, taken < most, !refused.isEmpty { refused.removeFirst().roomIsLeft() }
+    hasGot = false
   }
 
   /// Forgets all that wait, because the channel is closed.
@@ -115,9 +119,19 @@ final class ConnectionLimit: TurnTask {
   /// Whether more connectors wait that are not for `owner` than places are free. `urgently`: only those for addresses
   /// without a connection count.
   func isWanted(besides owner: any ConnectorOwner, urgently: Bool) -> Bool {
-    if waiting.isEmpty { return false }
-    let wanted = waiting.reduce(0) { $0 + ($1.isFor(owner) || urgently && $1.isFurther ? 0 : 1) }
-    return wanted > most - taken
+    guard let first = waiting.first else { return false }
+    var (wanted, needed, neededByOthers) = (0, 0, 0)
+    for connector in waiting {
+      if !connector.isFor(owner) { wanted += 1 }
+      if connector.isFurther { continue }
+      needed += 1
+      if !connector.isFor(owner) { neededByOthers += 1 }
+    }
+    let free = max(0, most - taken)
+    if neededByOthers > free { return true }
+    // A place that is kept for an address without a connection is free only for a connector of this address.
+    let kept = max(0, first.channel.unconnected - needed)
+    return !urgently && wanted > max(0, free - kept)
   }
 
   /// Whether a connector for `owner` waits.

@@ -292,7 +292,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   private func leave(_ gone: TransportConnection) -> Bool? {
     if connection === gone {
       connection = others.first
-      if let connection { others.drop(connection) }
+      if let connection { others.drop(connection) } else { channel.limit.serveSoon() }
     } else {
       let before = others.count
       others.drop(gone)

@@ -38,7 +38,9 @@ def moment(days: int) -> str:
 class Authority:
     """A certificate authority in a folder. The name of each thing is the beginning of the names of its files."""
 
-    def __init__(self, folder: Path, name: str, issuer: Optional[Authority] = None) -> None:
+    def __init__(
+        self, folder: Path, name: str, issuer: Optional[Authority] = None, constraints: str = ""
+    ) -> None:
         self.folder, self.name = folder, name
         (folder / f"{name}.cnf").write_text(SETTINGS.format(name=name))
         (folder / f"{name}.index").write_text("")
@@ -46,7 +48,7 @@ class Authority:
         if issuer is None:
             self._openssl("req", "-x509", *KEY, *self._files(name), "-subj", f"/CN={name}", "-days", "10")
         else:
-            issuer.issue(name, "basicConstraints=critical,CA:TRUE")
+            issuer.issue(name, "basicConstraints=critical,CA:TRUE\n" + constraints)
 
     @property
     def root(self) -> Path:

@@ -18,7 +18,7 @@
 
 static void *library;
 static const char *target;
-static char trusting[4200];
+static char trusting[4200], distrusting[4300];
 static EVP_PKEY *key;
 static X509 *certificate;
 
@@ -100,7 +100,7 @@ static void *both(void *argument) {
     call(trusting, NULL);
     NEED(ERR_peek_error() == 0);
     connect_by_myself();
-    call("{\"tls\": true}", "certificate verify failed");
+    call(distrusting, "certificate verify failed");
     NEED(ERR_peek_error() == 0);
   }
   return argument;
@@ -110,6 +110,8 @@ static void run(const char *path, const char *server, const char *roots) {
   pthread_t threads[4];
   target = server;
   snprintf(trusting, sizeof(trusting), "{\"tls\": {\"roots_file\": \"%s\"}}", roots);
+  snprintf(distrusting, sizeof(distrusting), "{\"tls\": {\"roots_file\": \"%s\", \"server_name\": \"a.example\"}}",
+           roots);
   make_certificate();
   connect_by_myself();
   library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

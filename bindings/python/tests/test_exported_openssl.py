@@ -35,10 +35,8 @@ def compiled(folder: Path, *more: str) -> Path:
 def check(*command: str, **environment: str) -> None:
     """Runs a program; its last line has the versions of the library and of what it stands on."""
     whole = {**os.environ, **environment}
-    done = subprocess.run(
-        command, env=whole, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout
+    done = subprocess.run(command, env=whole, text=True, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     versions = json.loads(done.stdout.splitlines()[-1])
     assert versions["version"] == penstock.library_versions()["version"]
 

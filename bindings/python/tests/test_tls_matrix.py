@@ -329,6 +329,19 @@ def test_spiffe_ids(authority: Authority) -> None:
         assert text == VERIFY + "unable to get local issuer certificate; subject CN=workload, issuer CN=root"
 
 
+def test_constraints_of_names_leave_the_common_name_alone(authority: Authority) -> None:
+    """Of an authority for some hosts, a workload's certificate whose common name looks like another host."""
+    folder, shop = authority.folder, "spiffe://example.org/shop"
+    confined = Authority(folder, "confined", authority, "nameConstraints=permitted;DNS:.svc.example")
+    confined.server("cart.shop.internal", san="URI:" + shop)
+    chain = folder / "chain.pem"
+    chain.write_bytes((folder / "cart.shop.internal.pem").read_bytes() + confined.root.read_bytes())
+    chain.with_suffix(".key").write_bytes((folder / "cart.shop.internal.key").read_bytes())
+    with peer(chain) as target:
+        by_name = target.replace("127.0.0.1", "localhost")
+        assert call(by_name, {"roots_file": str(authority.root), "spiffe_ids": [shop]}) == b"secret"
+
+
 # ---- Options ----
 
 

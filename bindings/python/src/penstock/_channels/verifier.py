@@ -35,7 +35,7 @@ class Verification:
 
     @property
     def name(self) -> Optional[str]:
-        """The name that was sent: the target's host, or (the first) ``server_name``. None: there is none."""
+        """The name that is expected first: the target's host, or (the first) ``server_name``. None: there is none."""
         found = _raw.penstock_verification_name(self._shown())
         return None if found is None else text_of(found)
 
