@@ -442,6 +442,19 @@ static void too_late(int number) {
   abort();
 }
 
+#if !defined(__has_feature)
+#define __has_feature(feature) 0
+#endif
+
+static void *end_at_once(void *argument) { return argument; }
+
+/* Starts a thread and waits for its end: with the first thread ThreadSanitizer starts one of its own, which stays. */
+static void start_the_thread_of_a_sanitizer(void) {
+  pthread_t thread;
+  if (__has_feature(thread_sanitizer) && pthread_create(&thread, NULL, end_at_once, NULL) == 0)
+    pthread_join(thread, NULL);
+}
+
 int main(int count, char **arguments) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   const char *seed = getenv("PENSTOCK_TEST_SEED");
@@ -449,6 +462,7 @@ int main(int count, char **arguments) {
   atomic_store(&random_state, value);
   printf("seed %u\n", value);
   signal(SIGALRM, too_late);
+  start_the_thread_of_a_sanitizer();
   int passed = 0, failed = 0, threads = count_threads();
   for (test *entry = tests; entry; entry = entry->next) {
     bool wanted = count == 1;
