@@ -33,6 +33,7 @@ from aio_scenarios import (
 )
 from conftest import json_bytes
 from helpers import with_new_grpcio
+from penstock._aio.running import Running
 
 pytestmark = with_new_grpcio
 
@@ -393,6 +394,37 @@ def test_a_close_after_one_that_was_cancelled_ends_what_is_left_unread(server: s
         assert await call.code() is grpc.StatusCode.CANCELLED
 
     run_on(LOOPS["asyncio"], work())
+
+
+@pytest.mark.parametrize("loop", sorted(LOOPS))
+def test_those_that_are_told_of_the_end_come_before_those_that_wait(
+    server: str, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a task that waits goes on for another reason just when the end comes."""
+    over = Running.over
+
+    def wake_before(running: Running, reply: int) -> None:
+        running.wake(running.readers)
+        over(running, reply)
+
+    async def main() -> List[str]:
+        async with penstock.grpc.aio.insecure_channel(server) as channel:
+            log: List[str] = []
+            call = channel.stream_unary("/penstock.Echo/ClientStream")()
+
+            async def wait() -> None:
+                await call.code()
+                log.append("waits")
+
+            task = asyncio.ensure_future(wait())
+            await turn()
+            call.add_done_callback(lambda _: log.append("is told"))
+            await call.done_writing()
+            await task
+            return log
+
+    monkeypatch.setattr(Running, "over", wake_before)
+    assert run_on(LOOPS[loop], main()) == ["is told", "waits"]
 
 
 def test_tls_and_channel_options(servers: Dict[str, str], certificates: Any) -> None:

@@ -156,7 +156,7 @@ class BlackHole:
         self._sockets: List[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.target = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        on_thread(self._accept)
+        self._accepting = on_thread(self._accept)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -178,6 +178,10 @@ class BlackHole:
         self._is_losing = True
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        # A connection that has just come is closed, too.
+        self._accepting.join()
         for one in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

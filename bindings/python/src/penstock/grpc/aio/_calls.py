@@ -156,6 +156,8 @@ class Call(Uncopied):
         while not self.done():
             self._mind_the_deadline()
             await running.wait(running.readers, cancels=False)
+        # A task that has gone on for another reason may see the end before those are called that are told of it.
+        self._tell()
 
     async def initial_metadata(self) -> Any:
         """Waits for the response headers."""
