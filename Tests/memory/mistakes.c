@@ -22,7 +22,7 @@ static unsigned char *volatile block;
 
 static int is(const char *word, const char *mistake) { return strcmp(word, mistake) == 0; }
 
-/* What a block holds as long as nothing was written to it, and once it was freed: so a program that reads it shows. */
+/* The bytes of a block to which nothing was written, or which was freed: so a program that reads them shows. */
 enum { NEW = 0xa5, GONE = 0xdd };
 static void holds(const unsigned char *bytes, size_t from, size_t size, unsigned char byte) {
   const volatile unsigned char *all = bytes;

@@ -28,6 +28,13 @@ protocol ConnectorOwner: AnyObject {
 extension HTTP1Pool {
   /// A pool begins with a connection that has gone through all steps.
   var hasWorked: Bool { true }
+  func roomIsLeft() { resetBackoff() }
+}
+
+extension Subchannel {
+  /// Does nothing: there is one connector at a time.
+  func connectorBegins() {}
+  func roomIsLeft() { resetBackoff() }
 }
 
 /// Makes one connection. It connects a socket, or asks the user's program for one, and runs the steps on it one after

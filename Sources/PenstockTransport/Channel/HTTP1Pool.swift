@@ -142,7 +142,6 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   var hasConnection: Bool { count > 0 }
   override var isEmpty: Bool { count == 0 && !connectors.contains { $0.place != nil } }
   func connectorBegins() { grow() }
-  func roomIsLeft() { resetBackoff() }
 
   override func resetBackoff() {
     backoff = Backoff()

@@ -64,9 +64,6 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   var hasConnection: Bool { connection != nil }
   /// Whether there is a connection that takes calls, or one is being made.
   var isConnected: Bool { connection?.isEmpty == false || fresh != nil || connector?.place != nil }
-  /// Does nothing: there is one connector at a time.
-  func connectorBegins() {}
-  func roomIsLeft() { resetBackoff() }
 
   func idleSince(sparesLast: Bool) -> UInt64? { connection?.idleSince(sparesLast: sparesLast) }
   func closeLongestIdle() { connection?.closeLongestIdle() }
