@@ -19,7 +19,10 @@ extension Attempt {
       core.sayFull(text)
     case .endpoint:
       text.say("waiting for an endpoint that the picker, a hop or the request takes")
-      if core.limit.isShort { text.say("; ").say(core.limit.words.view) }
+      if core.limit.isShort {
+        let words = core.limit.words
+        withExtendedLifetime(words) { _ = text.say("; ").say(words.view) }
+      }
     case .server:
       text.say("waiting for the server")
       if let peer = owner?.connection?.peer { text.say(" ").say(peer.view) }

@@ -32,7 +32,7 @@ enum ConnectReport {
       text.say(failed == 1 ? ": " : "; ")
       // If the target itself is the address, the text already has it, so it is not repeated.
       if endpoints.count > 1 || !ends(name.view, with: address.view) { text.say(address.view).say(": ") }
-      text.say(words.view)
+      withExtendedLifetime(words) { _ = text.say(words.view) }
     }
     if failed > mostTold { text.say("; and ").say(failed - mostTold).say(" more") }
     if times > 1 { text.say("; failed ").say(times).say(" times") }
