@@ -75,10 +75,14 @@ class Mutant:
 
 
 def swift_mutants(path, lines):
-    in_comment = False
+    in_comment = in_check = False
     for number, text in enumerate(lines):
         line = masked(text)
         bare = line.strip()
+        # The checks of test builds are a part of the tests.
+        in_check = bare == "#if PENSTOCK_CHECKS" or in_check and not bare.startswith(("#else", "#endif"))
+        if in_check:
+            continue
         if bare.startswith("/*"):
             in_comment = True
         if in_comment or bare.startswith(("@", "#", "import ", "infix ", "precondition", "assert", "typealias ")):

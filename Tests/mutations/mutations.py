@@ -1,7 +1,6 @@
 """Mistakes in the chain that the law tests have to find. Each is (law, description, file, old text, new text).
 
-The old text stands exactly once in Sources/PenstockCall/FILE. Each is applied alone, to a copy. Those of the group
-`role` are about the driver's role (scripts/mutations names the folder), and its model has to find them.
+The old text stands exactly once in Sources/PenstockCall/FILE. Each is applied alone, to a copy.
 """
 
 MUTATIONS = [
@@ -455,48 +454,4 @@ MUTATIONS = [
     ("I17", "a call that has ended keeps its chain", "Call+End.swift",
      "      chain?.callEnded()\n      chain = nil\n",
      "      chain?.callEnded()\n"),
-    # The driver's role: the model of its threads (DriverRoleModelTests).
-    ("role", "a thread takes a role that another one has", "DriverRole.swift",
-     "    case .caller, .given, .held:\n      if isDone { return .done }\n      park(newAmong)\n      return .park(asks: false)",
-     "    case .caller, .given, .held:\n      if isDone { return .done }\n      holder = .caller\n      return .drive"),
-    ("role", "a role that was given away counts as free", "DriverRole.swift",
-     "case .given(let next) where next == thread:", "case .given:"),
-    ("role", "a thread whose wait has ended does not take the role it was given", "DriverRole.swift",
-     "case .given(let next) where next == thread:", "case .given(let next) where next == thread && !isDone:"),
-    ("role", "a driver that leaves lets the own thread sleep", "DriverRole.swift",
-     "      own = .awake\n      return .wakeOwn", "      own = .awake\n      return .nothing"),
-    ("role", "the own thread is not woken from a sleep without limit", "DriverRole.swift",
-     "      case .sleeps: break\n", "      case .sleeps: if !wanted { return .nothing }\n"),
-    ("role", "a driver that leaves forgets a timer", "DriverRole.swift",
-     "if !wanted && timer ?? .max >= at { return .nothing }", "if !wanted { return .nothing }"),
-    ("role", "a driver that leaves forgets work in the background", "DriverRole.swift",
-     "own != .none && (hurries || crowd != 0", "own != .none && (crowd != 0"),
-    ("role", "a driver that leaves a crowd wakes nobody", "DriverRole.swift",
-     "(hurries || crowd != 0 ||", "(hurries ||"),
-    ("role", "the own thread is not asked for the role", "DriverRole.swift",
-     "      holder = .own(asked: true)\n      return .park(asks: true)",
-     "      holder = .own(asked: true)\n      return .park(asks: false)"),
-    ("role", "the own thread gives the role away and keeps it", "DriverRole.swift",
-     "      give(to: next)\n      return true", "      give(to: next)\n      return false"),
-    ("role", "the own thread forgets the linger", "DriverRole.swift",
-     "return sleep(until: min(due, max(late, isBusy ? now &+ sleep : 0)))", "return sleep(until: timer ?? .max)"),
-    ("role", "the own thread sleeps past a timer", "DriverRole.swift",
-     "return sleep(until: min(due, max(late, isBusy ? now &+ sleep : 0)))",
-     "return sleep(until: max(late, isBusy ? now &+ sleep : 0))"),
-    ("role", "the own thread drives although another does", "DriverRole.swift",
-     "    case .caller, .given, .held:\n      looks = lookAgain() ? 0 : looks + 1",
-     "    case .caller:\n      holder = .own(asked: false)\n      return .drive\n    case .given, .held:\n      looks = lookAgain() ? 0 : looks + 1"),
-    ("role", "work for the own thread does not wake it", "DriverRole.swift",
-     "      holder = .free(since: since, wanted: true)\n      return .wakeOwn",
-     "      holder = .free(since: since, wanted: true)\n      return .nothing"),
-    ("role", "work does not wake a driver that sleeps", "DriverRole.swift",
-     "    case .own, .caller, .given, .held:\n      return .wakeLoop", "    case .own, .caller, .given, .held:\n      return .nothing"),
-    ("role", "the host is not told that nobody drives", "DriverRole.swift",
-     "      case .none: return .tellHost\n", "      case .none: return .nothing\n"),
-    ("role", "a waiter gets the role in a crowd", "DriverRole.swift",
-     "var mayGive: Bool { crowd == 0 }", "var mayGive: Bool { true }"),
-    ("role", "a runtime that has ended is driven", "DriverRole.swift",
-     "    case .over:\n      return .over\n", "    case .over:\n      become(.caller)\n      return .drive\n"),
-    ("role", "a child's thread that can't be started keeps its crowd", "DriverRole.swift",
-     "    own = .sleeps\n    crowd = 0\n    guard", "    own = .sleeps\n    guard"),
 ]
