@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// Interceptors that are one function around the call.
-@Suite(.timeLimit(.minutes(5))) struct AroundTests {
+@Suite(.timeLimit(.minutes(15))) struct AroundTests {
   @Test func aFunctionSeesTheCallOnBothWays() async throws {
     try await withChannel { channel in
       let log = Log()

@@ -4,7 +4,7 @@ import Testing
 @testable import Penstock
 
 /// The first part of an answer, as a transport for another library waits for it.
-@Suite(.timeLimit(.minutes(5))) struct BeginningTests {
+@Suite(.timeLimit(.minutes(15))) struct BeginningTests {
   /// Lets an interceptor of the C API answer the calls of a channel, without headers.
   static func answer(_ channel: Channel, with messages: Bool) throws {
     var table = penstock_interceptor()

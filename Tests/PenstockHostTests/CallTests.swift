@@ -1,7 +1,7 @@
 import Penstock
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct CallTests {
+@Suite(.timeLimit(.minutes(15))) struct CallTests {
   @Test func aUnaryCallGivesTheResponse() async throws {
     try await withChannel { channel in
       let response = try await channel.unary("/penstock.Echo/Unary", bytes("hello"))

@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// A cancelled task cancels the call that it waits for, wherever it waits.
-@Suite(.timeLimit(.minutes(5))) struct CancellationTests {
+@Suite(.timeLimit(.minutes(15))) struct CancellationTests {
   /// The events that a task may wait for.
   enum Place: String, CaseIterable, Sendable {
     case unary, clientStream, serverStream, bidi, send, headers, receive, status, response

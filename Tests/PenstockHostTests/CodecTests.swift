@@ -3,7 +3,7 @@ import Penstock
 import Testing
 
 /// Messages that are values of the program.
-@Suite(.timeLimit(.minutes(5))) struct CodecTests {
+@Suite(.timeLimit(.minutes(15))) struct CodecTests {
   struct Question: Codable, Sendable, Hashable {
     var name: String
     var numbers: [Int]

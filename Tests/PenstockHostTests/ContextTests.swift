@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// The deadline and the cancellation that a surrounding call hands on.
-@Suite(.timeLimit(.minutes(5))) struct ContextTests {
+@Suite(.timeLimit(.minutes(15))) struct ContextTests {
   static func inheriting(_ parts: CallContext.Parts, _ metadata: Metadata = [:]) -> CallOptions {
     var options = CallOptions.asking(metadata)
     options.inherited = parts

@@ -3,7 +3,7 @@ import Testing
 
 /// The code of docs/swift.md. Each block of that page stands here, or, if it needs other packages, in a package with the
 /// package traits; so it is compiled and run.
-@Suite(.timeLimit(.minutes(5))) struct DocumentedTests {
+@Suite(.timeLimit(.minutes(15))) struct DocumentedTests {
   @Test func theCodeOfThePageIsHere() throws {
     let folders = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
     let root = folders.joined(separator: "/")

@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// Interceptors that are closures with `proceed`.
-@Suite(.timeLimit(.minutes(5))) struct FunctionsTests {
+@Suite(.timeLimit(.minutes(15))) struct FunctionsTests {
   /// Closures that note what they see, in one order on the way out and in the other on the way back.
   static func noting(_ name: String, _ log: Log) -> Interception {
     .functions { _ in

@@ -21,7 +21,7 @@ struct Noting: Interceptor {
   func onCancel(_ status: Status) async { await log.add("\(name) cancel \(status.code)") }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct InterceptorTests {
+@Suite(.timeLimit(.minutes(15))) struct InterceptorTests {
   @Test func aBCDAreCalledInOrderAndBack() async throws {
     try await withChannel { channel in
       let log = Log()

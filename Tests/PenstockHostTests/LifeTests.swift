@@ -3,7 +3,7 @@ import Testing
 @testable import Penstock
 
 /// Objects that are made are freed: the objects of Swift, and those of the library behind them.
-@Suite(.timeLimit(.minutes(5))) struct LifeTests {
+@Suite(.timeLimit(.minutes(15))) struct LifeTests {
   /// References that keep nothing alive.
   final class Watched: Sendable {
     // Any thread may ask a weak reference whether its object lives.

@@ -3,7 +3,7 @@ import Testing
 @testable import Penstock
 
 /// Each option of the library can be written, and no other.
-@Suite(.timeLimit(.minutes(5))) struct OptionTests {
+@Suite(.timeLimit(.minutes(15))) struct OptionTests {
   /// The options below a heading of docs/options.md.
   static func documented(_ heading: String) throws -> Set<String> {
     let folders = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)

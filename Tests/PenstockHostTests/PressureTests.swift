@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// Neither side runs ahead of the other: what waits between them is bounded.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct PressureTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct PressureTests {
   /// Counts what a sequence was asked for.
   struct Endless: AsyncSequence, Sendable {
     let asked: Counted

@@ -5,7 +5,7 @@ import Testing
 
 /// Random calls with random interceptors whose functions wait, throw, drop and are cancelled: each call ends in a way that
 /// its interceptors and its caller allow, each instance sees the events in their order, and nothing is left.
-@Suite(.timeLimit(.minutes(10))) struct RandomTests {
+@Suite(.timeLimit(.minutes(15))) struct RandomTests {
   static let scenarios = 2_000
   static let atOnce: UInt64 = 16
 

@@ -3,7 +3,7 @@ import Penstock
 import Testing
 
 /// The ready-made interceptors as types of Swift.
-@Suite(.timeLimit(.minutes(5))) struct ReadyTests {
+@Suite(.timeLimit(.minutes(15))) struct ReadyTests {
   /// A request's metadata as the server has seen it.
   static func seen(_ channel: Channel, _ name: String) async throws -> [String] {
     let call = try channel.call(

@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// Interceptors are added, moved, replaced and removed while calls run.
-@Suite(.timeLimit(.minutes(5))) struct RegistrationTests {
+@Suite(.timeLimit(.minutes(15))) struct RegistrationTests {
   /// The order in which interceptors see a call.
   static func order(_ channel: Channel, _ log: Log) async throws -> [String] {
     let before = await log.lines.count

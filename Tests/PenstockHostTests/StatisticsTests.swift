@@ -2,7 +2,7 @@ import Penstock
 import Testing
 
 /// Figures as values of Swift.
-@Suite(.timeLimit(.minutes(5))) struct StatisticsTests {
+@Suite(.timeLimit(.minutes(15))) struct StatisticsTests {
   @Test func aChannelCountsItsAttempts() async throws {
     try await withChannel { channel in
       let before = try await channel.statistics()

@@ -6,7 +6,7 @@ import Testing
 
 /// Tests of a runtime. A test that counts the threads or descriptors of its process runs in a separate
 /// process, so that it does not count those of other tests.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(15)))
 public enum RuntimeTests {}
 
 public final class Work: InboxItem {

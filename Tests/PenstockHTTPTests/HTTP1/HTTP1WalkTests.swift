@@ -12,7 +12,7 @@ import Testing
 
 /// Tests a connection in all sequences of a few steps of its call, its peer and its socket. The connection itself checks
 /// its invariants (HTTP1Invariants.swift) in each turn.
-@Suite(.timeLimit(.minutes(10))) struct HTTP1WalkTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1WalkTests {
   enum Step: CaseIterable {
     /// A call that has its whole request; a call whose body goes on; the last piece of that body.
     case call, longCall, lastPiece

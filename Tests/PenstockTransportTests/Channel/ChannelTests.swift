@@ -11,7 +11,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of channels against scripted peers: connections, limits, retries, flow control.
-@Suite(.timeLimit(.minutes(5))) struct ChannelTests {
+@Suite(.timeLimit(.minutes(15))) struct ChannelTests {
   let certificates = Certificates.shared
 
   /// Answers each request with its first message.

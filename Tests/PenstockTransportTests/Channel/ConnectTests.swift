@@ -11,7 +11,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of channels that connect or fail to connect: addresses, silent peers, TLS.
-@Suite(.timeLimit(.minutes(5))) struct ConnectTests {
+@Suite(.timeLimit(.minutes(15))) struct ConnectTests {
   let certificates = Certificates.shared
 
   @Test func addressesInTurn() throws {

@@ -15,7 +15,7 @@ import Testing
 
 /// Tests of calls on channels with a connect step and a resolver that these tests define. The step is not
 /// TLS.
-@Suite(.timeLimit(.minutes(5))) struct ConnectorTests {
+@Suite(.timeLimit(.minutes(15))) struct ConnectorTests {
   let certificates = Certificates.shared
 
   /// A connect step that sends "HELLO", and is done when the peer has sent "OK".

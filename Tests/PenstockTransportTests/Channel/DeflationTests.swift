@@ -11,7 +11,7 @@ import Testing
 
 /// A message that takes long to compress must not block other calls on the same loop, and its own call may
 /// end during the compression.
-@Suite(.timeLimit(.minutes(5))) struct DeflationTests {
+@Suite(.timeLimit(.minutes(15))) struct DeflationTests {
   /// A message that takes seconds to compress, because zlib's window never contains a repetition.
   static func long() -> ByteBuffer {
     let (count, block) = (192, 1 << 20)

@@ -12,7 +12,7 @@ import Testing
 
 /// The results that a user gets when a peer breaks the rules. Each `Story` has one script: the peer's actions
 /// after it has accepted the connection.
-@Suite(.timeLimit(.minutes(5))) struct FaultTests {
+@Suite(.timeLimit(.minutes(15))) struct FaultTests {
   struct Story: CustomTestStringConvertible, Sendable {
     let testDescription: String
     let code: StatusCode

@@ -12,7 +12,7 @@ import Testing
 
 /// Tests of a channel in a forked child. They need no real fork: they call the functions of the forked child
 /// in their own process. That is possible because the runtime is host-driven and no thread drives it then.
-@Suite(.timeLimit(.minutes(5))) struct ForkTests {
+@Suite(.timeLimit(.minutes(15))) struct ForkTests {
   private static let second = SimulationTests.second
   private static let millisecond: UInt64 = 1_000_000
 

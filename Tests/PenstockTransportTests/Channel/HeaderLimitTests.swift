@@ -13,7 +13,7 @@ import Testing
 /// other calls of the connection. Up to 1 MiB no other limit applies to a whole header block; one field may
 /// have at most 64 KiB. By default the server sends a block in frames of 4 KiB; nghttp2 without our options
 /// would accept only nine such frames.
-@Suite(.timeLimit(.minutes(5))) struct HeaderLimitTests {
+@Suite(.timeLimit(.minutes(15))) struct HeaderLimitTests {
   static let part = 4096
 
   enum Place: CaseIterable { case head, trailers, informational }

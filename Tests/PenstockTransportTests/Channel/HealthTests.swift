@@ -15,7 +15,7 @@ import Testing
 
 /// Tests of health checks by the client (gRFC A17), in a simulated world whose clock advances only when the
 /// loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct HealthTests {
+@Suite(.timeLimit(.minutes(15))) struct HealthTests {
   static let second = SimulationTests.second
 
   let world = World()

@@ -12,7 +12,7 @@ import Testing
 
 /// A message that takes long to decompress must not block other calls on the same loop, and its own call may
 /// end during the decompression.
-@Suite(.timeLimit(.minutes(5))) struct InflationTests {
+@Suite(.timeLimit(.minutes(15))) struct InflationTests {
   static let size = 64 << 20
 
   /// Answers the first call with `message`, which is 64 MiB of zeros when decompressed. Then answers the

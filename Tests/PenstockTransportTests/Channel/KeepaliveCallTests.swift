@@ -64,7 +64,7 @@ private final class PingedServer {
 }
 
 /// Tests of keepalive with a whole client and a server that may stop answering, in simulated time.
-@Suite(.timeLimit(.minutes(5))) struct KeepaliveCallTests {
+@Suite(.timeLimit(.minutes(15))) struct KeepaliveCallTests {
   private let server = PingedServer()
   private var world: World { server.world }
 
@@ -310,7 +310,7 @@ private final class PingedServer {
 }
 
 /// Tests of keepalive over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct KeepaliveSocketTests {
+@Suite(.timeLimit(.minutes(15))) struct KeepaliveSocketTests {
   static let millisecond: UInt64 = 1_000_000
 
   private func client(_ server: RawServer, tls: Bool = false) throws -> TestClient {

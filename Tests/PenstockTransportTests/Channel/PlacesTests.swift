@@ -73,7 +73,7 @@ final class SparingServer {
 }
 
 /// Tests of calls that wait until the server permits another stream.
-@Suite(.timeLimit(.minutes(5))) struct PlacesTests {
+@Suite(.timeLimit(.minutes(15))) struct PlacesTests {
   private let server: SparingServer
   private let client: TestClient
 

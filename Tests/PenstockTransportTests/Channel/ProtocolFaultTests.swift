@@ -11,7 +11,7 @@ import Testing
 
 /// Tests of gRPC-Web and Connect on HTTP/2, with peers that end their answers late or send more than an
 /// answer.
-@Suite(.timeLimit(.minutes(5))) struct ProtocolFaultTests {
+@Suite(.timeLimit(.minutes(15))) struct ProtocolFaultTests {
   func client(_ server: RawServer, _ rpc: RPCProtocol) -> TestClient {
     TestClient(server.target) {
       $0.rpc = rpc

@@ -14,7 +14,7 @@ import Testing
 
 /// Tests of the moments when a channel connects, waits, and gives up, in a simulated world whose clock
 /// advances only when the loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct ReconnectTests {
+@Suite(.timeLimit(.minutes(15))) struct ReconnectTests {
   static let second: UInt64 = 1_000_000_000
   static let millisecond: UInt64 = 1_000_000
 

@@ -11,7 +11,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of a channel with round_robin, in a simulated world whose clock advances only when the loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct RoundRobinChannelTests {
+@Suite(.timeLimit(.minutes(15))) struct RoundRobinChannelTests {
   static let second = SimulationTests.second
 
   let world = World()

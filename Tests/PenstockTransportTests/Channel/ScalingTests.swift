@@ -14,7 +14,7 @@ import Testing
 
 /// Tests of several connections to one address (gRFC A105), in a simulated world whose clock advances only
 /// when the loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct ScalingTests {
+@Suite(.timeLimit(.minutes(15))) struct ScalingTests {
   static let second = SimulationTests.second
 
   let world = World()

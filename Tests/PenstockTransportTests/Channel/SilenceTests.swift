@@ -9,7 +9,7 @@ import Testing
 
 /// Tests of the connection event `silent`, in a channel without keepalive and a simulated world whose clock
 /// advances only when the loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct SilenceTests {
+@Suite(.timeLimit(.minutes(15))) struct SilenceTests {
   static let second = SimulationTests.second
 
   let world = World()

@@ -9,7 +9,7 @@ import Testing
 private let second = SimulationTests.second
 
 /// Tests of hedging in a simulated world: when the attempts of a call are sent, and how they end.
-@Suite(.timeLimit(.minutes(5))) struct SimulatedHedgingTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulatedHedgingTests {
   /// How the server answers an attempt: so many seconds after it has come, with this status.
   struct Reply {
     let after: UInt64

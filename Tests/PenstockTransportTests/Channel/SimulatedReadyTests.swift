@@ -10,7 +10,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of ready-made interceptors in a simulated world: their times are the world's, so hours pass in no time.
-@Suite(.timeLimit(.minutes(5))) struct SimulatedReadyTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulatedReadyTests {
   static let second = SimulationTests.second
   static let hour = 3600 * second
 

@@ -13,7 +13,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of calls in a simulated world. Hours pass in no time, and each run gives the same result.
-@Suite(.timeLimit(.minutes(5))) struct SimulationTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulationTests {
   static let second: UInt64 = 1_000_000_000
 
   /// A server that answers each message with an equal message.

@@ -9,7 +9,7 @@ import Testing
 
 /// Tests of the DATA frames of a bidi call over grpc-web-text, in a simulated world. A peer such as Envoy decodes each frame
 /// by itself, and refuses characters behind padding.
-@Suite(.timeLimit(.minutes(5))) struct TextStreamTests {
+@Suite(.timeLimit(.minutes(15))) struct TextStreamTests {
   static let millisecond = SimulationTests.second / 1000
   let rest = ReconnectTests()
   let world = World()

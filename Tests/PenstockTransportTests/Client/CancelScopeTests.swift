@@ -7,7 +7,7 @@ import Testing
 @testable import PenstockLoop
 
 /// Tests of a scope that cancels many calls. The calls wait for a connection that never comes.
-@Suite(.timeLimit(.minutes(5))) struct CancelScopeTests {
+@Suite(.timeLimit(.minutes(15))) struct CancelScopeTests {
   private func waits(_ scope: CancelScope?) -> (CallOptions) -> Void {
     { options in
       options.scope = scope

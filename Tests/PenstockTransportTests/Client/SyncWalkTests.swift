@@ -10,7 +10,7 @@ import Testing
 /// them. The parts check themselves that each event may come (F1 to F3). This test checks that they fit together: no
 /// ticket is lost, the function begins at most once, it never waits for what nobody will tell it, and the hop lets the
 /// call go on when the function has no more say.
-@Suite(.timeLimit(.minutes(10))) struct SyncWalkTests {
+@Suite(.timeLimit(.minutes(15))) struct SyncWalkTests {
   enum Step: CaseIterable {
     /// The events of the call, as far as their lanes are open. `halfCloseSoon`: the request message of a thread that has
     /// still to half-close.

@@ -12,7 +12,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of calls over HTTP/1.1, through real sockets, to servers that play a script.
-@Suite(.timeLimit(.minutes(5))) struct HTTP1CallTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1CallTests {
   // MARK: Requests and answers
 
   @Test func aUnaryCall() throws {

@@ -12,7 +12,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Rare moments in the life of a pool and of its connections.
-@Suite(.timeLimit(.minutes(5))) struct HTTP1EdgeTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1EdgeTests {
   static let second = SimulationTests.second
   static let millisecond: UInt64 = 1_000_000
 

@@ -11,7 +11,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of connections that have stopped reading, because a call does not read its answer.
-@Suite(.timeLimit(.minutes(5))) struct HTTP1PauseTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1PauseTests {
   /// If a call does not read its answer, the server can send only a window of bytes and the content of the
   /// kernel's buffers, and the loop has nothing to do.
   @Test(arguments: [false, true])

@@ -13,7 +13,7 @@ import Testing
 
 /// Tests with servers that close the connection, answer early, or break the rules. They check the calls'
 /// results, and whether the connection is kept.
-@Suite(.timeLimit(.minutes(5))) struct HTTP1PeerTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1PeerTests {
   static let rules = "the server broke the rules of HTTP/1.1: "
 
   struct Story: Sendable, CustomTestStringConvertible {

@@ -11,7 +11,7 @@ import Testing
 @testable import PenstockTransport
 
 /// Tests of the connection pool in a simulation, whose clock advances only while the loop sleeps.
-@Suite(.timeLimit(.minutes(5))) struct HTTP1PoolTests {
+@Suite(.timeLimit(.minutes(15))) struct HTTP1PoolTests {
   static let second = SimulationTests.second
   static let millisecond: UInt64 = 1_000_000
 

@@ -15,7 +15,7 @@ import Testing
 
 /// A server causes the client to send TLS messages while the socket is full, so these messages wait. If more
 /// than 256 KiB wait, the client must stop reading from the server until the server reads.
-@Suite(.timeLimit(.minutes(2))) struct CloggedTests {
+@Suite(.timeLimit(.minutes(15))) struct CloggedTests {
   /// A TLS server that the test's thread runs. It reads only when the test calls `read`.
   final class Server {
     private let listener: Int32

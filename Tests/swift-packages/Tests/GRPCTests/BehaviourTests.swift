@@ -2,7 +2,7 @@ import GRPCCore
 import Testing
 
 /// The behaviour that grpc-swift's clients expect of a transport.
-@Suite(.timeLimit(.minutes(5))) struct BehaviourTests {
+@Suite(.timeLimit(.minutes(15))) struct BehaviourTests {
   @Test func theFourKindsWork() async throws {
     try await withClient { client in
       let one = try await client.unary(bytes("hello"))

@@ -3,7 +3,7 @@ import GRPCCore
 import Testing
 
 /// The behaviour in which the transport on libpenstock and that of grpc-swift differ: docs/swift.md lists it.
-@Suite(.timeLimit(.minutes(5))) struct DifferenceTests {
+@Suite(.timeLimit(.minutes(15))) struct DifferenceTests {
   static func code(_ body: () async throws -> Void) async -> RPCError.Code? {
     do {
       try await body()

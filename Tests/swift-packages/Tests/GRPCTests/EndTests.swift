@@ -2,7 +2,7 @@ import GRPCCore
 import Testing
 
 /// Deadlines, cancellation, retries and shutdown.
-@Suite(.timeLimit(.minutes(5))) struct EndTests {
+@Suite(.timeLimit(.minutes(15))) struct EndTests {
   static let idle: @Sendable (Writer) async throws -> Void = { _ in
     try await Task.sleep(for: .seconds(3_600))
   }

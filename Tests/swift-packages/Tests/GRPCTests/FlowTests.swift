@@ -2,7 +2,7 @@ import GRPCCore
 import Testing
 
 /// Neither side of a call runs ahead of the other.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct FlowTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct FlowTests {
   actor Counted {
     private(set) var count = 0
     func up() { count += 1 }

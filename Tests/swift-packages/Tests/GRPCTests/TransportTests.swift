@@ -4,7 +4,7 @@ import PenstockGRPC
 import Testing
 
 /// The transport itself: its channel with live interceptors, and its streams without a client above them.
-@Suite(.timeLimit(.minutes(5))) struct TransportTests {
+@Suite(.timeLimit(.minutes(15))) struct TransportTests {
   /// Runs `body` while `connect()` runs; its end shuts the transport down.
   static func withTransport(
     _ transport: PenstockClientTransport, _ body: (PenstockClientTransport) async throws -> Void

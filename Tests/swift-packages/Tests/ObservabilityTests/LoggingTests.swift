@@ -5,7 +5,7 @@ import PenstockObservability
 import Testing
 import Tracing
 
-@Suite(.timeLimit(.minutes(5))) struct LoggingTests {
+@Suite(.timeLimit(.minutes(15))) struct LoggingTests {
   /// A logger that keeps its lines.
   static func logger(_ level: Logger.Level = .trace) -> (Logger, InMemoryLogHandler) {
     var handler = InMemoryLogHandler()

@@ -4,7 +4,7 @@ import Penstock
 import PenstockObservability
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct MetricsTests {
+@Suite(.timeLimit(.minutes(15))) struct MetricsTests {
   static func labels(
     _ target: String, _ status: Status.Code? = nil, method: String = "penstock.Echo/Bidi"
   ) -> [(String, String)] {

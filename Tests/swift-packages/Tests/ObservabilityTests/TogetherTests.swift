@@ -9,7 +9,7 @@ import Testing
 import Tracing
 
 /// Logs, metrics and traces of the same calls.
-@Suite(.timeLimit(.minutes(5))) struct TogetherTests {
+@Suite(.timeLimit(.minutes(15))) struct TogetherTests {
   @Test func eachOfManyCallsIsCountedOnceByAll() async throws {
     let (metrics, tracer) = (TestMetrics(), InMemoryTracer())
     let (logger, handler) = LoggingTests.logger()

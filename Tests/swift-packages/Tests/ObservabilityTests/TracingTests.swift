@@ -4,7 +4,7 @@ import PenstockObservability
 import Testing
 import Tracing
 
-@Suite(.timeLimit(.minutes(5))) struct TracingTests {
+@Suite(.timeLimit(.minutes(15))) struct TracingTests {
   static let (call, attempt) = ("Sent.penstock.Echo/Unary", "Attempt.penstock.Echo/Unary")
 
   static func add(_ tracing: CallTracing, to channel: Channel) throws {

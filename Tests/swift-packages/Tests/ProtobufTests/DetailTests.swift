@@ -3,7 +3,7 @@ import SwiftProtobuf
 import Testing
 
 /// Errors whose details are messages of the program's own types.
-@Suite(.timeLimit(.minutes(5))) struct DetailTests {
+@Suite(.timeLimit(.minutes(15))) struct DetailTests {
   static let connect: ChannelOptions = {
     var options = ChannelOptions.cleartext
     options.rpcProtocol = .connect

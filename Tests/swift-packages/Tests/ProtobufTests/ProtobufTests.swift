@@ -3,7 +3,7 @@ import SwiftProtobuf
 import Testing
 
 /// Calls with messages of SwiftProtobuf, to a server that decodes and encodes them itself.
-@Suite(.timeLimit(.minutes(5))) struct ProtobufTests {
+@Suite(.timeLimit(.minutes(15))) struct ProtobufTests {
   static let binary = ChannelOptions.cleartext
   static let json: ChannelOptions = {
     var options = ChannelOptions.cleartext

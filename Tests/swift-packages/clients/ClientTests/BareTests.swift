@@ -3,7 +3,7 @@ import Penstock
 import Testing
 
 /// A client whose messages have no package, and names that Penstock and clients have, too.
-@Suite(.timeLimit(.minutes(5))) struct BareTests {
+@Suite(.timeLimit(.minutes(15))) struct BareTests {
   @Test func messagesMayHaveNamesOfPenstock() async throws {
     try await withChannel { channel in
       let bare = BareClient(channel)

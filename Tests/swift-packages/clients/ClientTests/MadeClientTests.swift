@@ -5,7 +5,7 @@ import SwiftProtobuf
 import Testing
 
 /// Clients that protoc-gen-penstock-swift has made, with a server that gives back the bytes of messages.
-@Suite(.timeLimit(.minutes(5))) struct MadeClientTests {
+@Suite(.timeLimit(.minutes(15))) struct MadeClientTests {
   static func note(_ text: String, _ numbers: Int32...) -> Penstock_Note {
     var note = Penstock_Note()
     note.text = text
