@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+import helpers
 import penstock
 from aio_helpers import LOOPS, Runner, each, eventually, opened, raises, run_on, turn
 from conftest import json_bytes
@@ -80,7 +81,7 @@ def test_the_hop_of_a_waiting_callback_may_be_used_on_another_thread(server: str
         async def on_start(self, hop: Hop) -> None:
             kept.append(await asyncio.to_thread(hop.retain))
             (await asyncio.to_thread(hop.ticket)).event().metadata["x-user"] = "ada"
-            assert (await asyncio.to_thread(lambda: hop.trace))["holder"]
+            await asyncio.to_thread(helpers.eventually, lambda: hop.trace["holder"] is not None)
 
     async def work() -> None:
         async with aio.Channel(server, tls=False, interceptors=[Look()]) as channel:
