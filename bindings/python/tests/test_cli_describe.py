@@ -105,9 +105,18 @@ message Ends {
   reserved 7 to max;
 }
 
+message NearlyOpen {
+  extensions 7 to 536870910;
+}
+
+message NearlyEnds {
+  reserved 7 to 536870910;
+}
+
 enum Top {
   ZERO = 0;
   ONE = 1;
+  reserved 7 to 2147483646;
 }
 
 extend old.kinds.Open {
@@ -158,6 +167,8 @@ KINDS = [
     ("old.kinds.Open", "message"),
     ("old.kinds.Empty", "message"),
     ("old.kinds.Ends", "message"),
+    ("old.kinds.NearlyOpen", "message"),
+    ("old.kinds.NearlyEnds", "message"),
     ("old.kinds.Top", "enum"),
     ("old.kinds.outside", "extension"),
     ("old.kinds.Calls", "service"),

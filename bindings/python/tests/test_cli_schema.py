@@ -254,6 +254,12 @@ def test_each_symbol_has_its_comment(tmp_path: Path) -> None:
         text = printed("describe", "--import-path", str(tmp_path), "--proto", "said.proto", symbol)
         assert text.splitlines()[1] == f"// Of {symbol}.", text
     assert "//" not in printed("describe", "--import-path", str(tmp_path), "--proto", "said.proto", "said.Open")[2:]
+    # A message, and a service, has the comments of all that is in it.
+    for whole in ("said.A", "said.S"):
+        text = printed("describe", "--import-path", str(tmp_path), "--proto", "said.proto", whole)
+        assert sorted(re.findall(r"// Of ([\w.]+\w)\.\n", text)) == sorted(
+            symbol for symbol in symbols if symbol == whole or symbol.startswith(f"{whole}.")
+        )
 
 
 def test_an_example_with_special_types(everything: List[str]) -> None:
