@@ -85,6 +85,8 @@ def test_a_call_that_runs_until_it_is_cancelled(opened: Any) -> None:
     call = opened.unary_stream("/penstock.Probe/HangStream")(b"", timeout=600)
     assert (call.is_active(), call.running(), call.done(), call.cancelled()) == (True, True, False, False)
     assert 0 < call.time_remaining() <= 600
+    headers = call.initial_metadata()
+    assert isinstance(headers, tuple)
     assert next(call) == b"first"
     assert iter(call) is call
     with pytest.raises(grpc.FutureTimeoutError):
@@ -95,7 +97,7 @@ def test_a_call_that_runs_until_it_is_cancelled(opened: Any) -> None:
         call.traceback(timeout=0.01)
     assert repr(call) == str(call)
     assert "Rendezvous object>" in repr(call)
-    headers = call.initial_metadata()
+    assert call.initial_metadata() == headers
     told, done = threading.Event(), threading.Event()
     assert call.add_callback(told.set) is True
     call.add_done_callback(lambda ended: done.set() if ended is call else None)
