@@ -133,6 +133,21 @@ def test_writing_to_a_call_that_has_ended(server: str) -> None:
     using(server, work)
 
 
+def test_writing_to_a_call_that_was_just_cancelled(server: str) -> None:
+    async def work(channel: Any) -> None:
+        call = channel.stream_stream(f"{ECHO}Bidi")()
+        await call.write(b"a")
+        call.cancel("enough")
+        # Its end is still to come.
+        assert not call.done()
+        assert "the call has ended" in str(await raises(GoneError, call.write(b"b")))
+        assert await call.code() is StatusCode.CANCELLED
+        error = await raises(RpcError, call.write(b"c"))
+        assert (error.code(), error.details()) == (StatusCode.CANCELLED, "enough")
+
+    using(server, work)
+
+
 def test_headers_of_a_call(server: str) -> None:
     async def work(channel: Any) -> None:
         call = channel.unary_unary("/penstock.Probe/Unary")(b'{"initial": [["a", "1"]], "trailing": [["b", "2"]]}')

@@ -210,10 +210,10 @@ class Running(Carried):
         return self._reply
 
     def error(self) -> Optional[RpcError]:
-        """The exception that tells how the call ended; None: with OK."""
+        """The exception that tells how the call ended; None: with OK, or it has not ended yet."""
         if self.failure is not None:
             return self.failure
-        if self.code == _OK:
+        if self.code <= _OK:
             return None
         error = reply_error(self.reply())
         if error.__cause__ is None:
