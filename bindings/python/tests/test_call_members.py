@@ -73,10 +73,10 @@ def test_the_words_of_a_cancel_without_a_reason(channel: Channel) -> None:
     assert call.time_remaining() is None
     assert call.cancel()
     assert (call.code(), call.details()) == (StatusCode.CANCELLED, LOCALLY)
-    # A deadline that has passed leaves no time.
+    # A deadline that has passed leaves no time; the server may tell of it a little earlier.
     late = channel.unary_unary("/penstock.Probe/Hang").future(b"", timeout=0.01)
     assert late.code() is StatusCode.DEADLINE_EXCEEDED
-    assert late.time_remaining() == 0
+    eventually(lambda: late.time_remaining() == 0)
 
 
 def test_a_future_that_ends_well(channel: Channel) -> None:
@@ -129,11 +129,14 @@ def test_requests_that_are_written(channel: Channel) -> None:
         channel.stream_stream(f"{ECHO}Bidi", lambda _: 1 // 0)().write(b"a")
     call.done_writing()
     call.done_writing()
-    with pytest.raises(penstock.StateError):
-        call.write(b"b")
     assert list(call) == []
     assert call.write(b"c") is False
     call.done_writing()
+    hanging = channel.stream_stream("/penstock.Probe/HangBidi")()
+    hanging.done_writing()
+    with pytest.raises(penstock.StateError):
+        hanging.write(b"b")
+    hanging.cancel()
 
 
 def test_a_call_with_an_iterator_that_raises(channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
@@ -329,9 +332,10 @@ def test_a_side_call_starts_where_it_was_told_to(channel: Channel, from_top: boo
 
     def start(hop: Hop) -> None:
         if hop.method.endswith("Unary"):
-            hop.unary(f"{ECHO}ClientStream", b"side", lambda response, outcome: answered(response), from_top=from_top)
+            # Detached, because its own call may end before it.
+            hop.unary(f"{ECHO}ClientStream", b"side", answered, from_top=from_top, detached=True)
 
-    def answered(response: Any) -> None:
+    def answered(response: Any, outcome: Any) -> None:
         seen.append(f"answer {response!r}")
         ended.set()
 
