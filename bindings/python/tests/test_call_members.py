@@ -19,6 +19,7 @@ from helpers import Only, eventually, on_thread, unary
 from penstock import CancelScope, Channel, Hop, RpcError, StatusCode, Uncompressed
 from penstock._calls import batch
 from penstock._calls.encoding import _class_of
+from penstock._calls.keywords import CallKeywords
 from penstock._calls.requests import Requests
 
 ECHO = "/penstock.Echo/"
@@ -270,6 +271,41 @@ def test_objects_and_the_words_where_they_fail(channel: Channel, caplog: pytest.
         f"a response of {ECHO}Unary can't be deserialized",
         f"a request of {ECHO}Unary can't be serialized",
     ]
+
+
+@pytest.mark.parametrize(
+    ("serializer", "deserializer", "sent", "received"),
+    [
+        (None, None, b"5", b"5"),
+        (lambda thing: str(thing).encode(), None, 5, b"5"),
+        (None, int, b"5", 5),
+        (lambda thing: str(thing).encode(), int, 5, 5),
+    ],
+)
+def test_objects_of_methods_with_one_function(
+    channel: Channel, serializer: Any, deserializer: Any, sent: Any, received: Any
+) -> None:
+    sees = Sees()
+    channel.add_interceptor(sees)
+    assert channel.unary_unary(f"{ECHO}Unary", serializer, deserializer)(sent) == received
+    assert list(channel.stream_stream(f"{ECHO}Bidi", serializer, deserializer)([sent])) == [received]
+    assert sees.seen == [sent, received] * 2
+    assert [type(one) for one in sees.seen] == [type(sent), type(received)] * 2
+
+
+def test_a_codec_is_made_where_objects_are_seen(channel: Channel) -> None:
+    context = copy_context()
+    plain, sees = CallKeywords(), CallKeywords(interceptors=[Sees()])
+    both = channel.unary_unary(f"{ECHO}Unary", str.encode, bytes.decode)
+    bare = channel.unary_unary(f"{ECHO}Unary")
+    assert both._codec(plain, context) is None
+    assert both._codec(sees, context) is not None
+    assert bare._codec(sees, context) is None
+    channel.add_interceptor(Sees())
+    assert both._codec(plain, context) is not None
+    assert channel.unary_unary(f"{ECHO}Unary", None, bytes.decode)._codec(plain, context) is not None
+    assert channel.unary_unary(f"{ECHO}Unary", str.encode)._codec(plain, context) is not None
+    assert bare._codec(plain, context) is None
 
 
 # ---- Requests ----

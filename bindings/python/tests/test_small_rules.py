@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
@@ -12,6 +14,7 @@ from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Hop
 from penstock._calls.options import _kept, interrupted
 from penstock._calls.wait import workers
+from penstock._handles import ctrl_c
 from penstock._handles.ctrl_c import escape, raise_escaping
 
 
@@ -100,3 +103,65 @@ def test_a_demand_is_checked(channel: Channel, wrong: Any, error: Any) -> None:
     channel.add_interceptor(Only(on_start=start, on_demand=change))
     assert unary(channel) == b"x"
     assert refused == ["refused"] * 2
+
+
+class Unraisable:
+    """An object whose end raises, which only the hook of Python learns of."""
+
+    def __del__(self) -> None:
+        raise LookupError("at the end")
+
+
+def test_other_exceptions_that_can_not_be_raised_go_to_their_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: List[Any] = []
+
+    def others(unraisable: Any) -> None:
+        told.append(str(unraisable.exc_value))
+
+    def drop() -> int:
+        Unraisable()
+        return 7
+
+    monkeypatch.setattr(sys, "unraisablehook", others)
+    assert ctrl_c.call(drop) == 7
+    assert told == ["at the end"]
+    assert sys.unraisablehook is others
+    # A hook that was set meanwhile stays.
+    third: Any = lambda unraisable: None  # noqa: E731
+    ctrl_c.call(lambda: monkeypatch.setattr(sys, "unraisablehook", third) or 0)
+    assert sys.unraisablehook is third
+
+
+def test_what_has_no_recovery() -> None:
+    try:
+        raise LookupError
+    except LookupError as error:
+        known, trace = error, error.__traceback__
+    for given in ((None, None), (known, None), (None, trace), (known, trace)):
+        assert ctrl_c._recovered(SimpleNamespace(exc_value=given[0], exc_traceback=given[1])) is False
+
+
+def test_a_recovery_gets_what_the_function_had() -> None:
+    found: List[Any] = []
+
+    def begun(first: int, second: str) -> None:
+        third = first
+        raise LookupError(third)
+
+    ctrl_c.recover_with(
+        begun,
+        lambda given, error: found.append(("unbegun", given, error)),
+        lambda given, error: found.append(("begun", given, error)),
+    )
+    try:
+        begun(1, "a")
+    except LookupError as error:
+        known: Any = error
+    trace = known.__traceback__.tb_next
+    assert ctrl_c._recovered(SimpleNamespace(exc_value=known, exc_traceback=trace)) is True
+    # A signal before the first line is told by the line of the `def`.
+    at_def = SimpleNamespace(tb_frame=trace.tb_frame, tb_lineno=begun.__code__.co_firstlineno)
+    assert ctrl_c._recovered(SimpleNamespace(exc_value=known, exc_traceback=at_def)) is True
+    names = ({"first": 1, "second": "a", "third": 1}, known)
+    assert found == [("begun", *names), ("unbegun", *names)]
+    del ctrl_c._begun[begun.__code__], ctrl_c._unbegun[begun.__code__]
