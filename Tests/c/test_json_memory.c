@@ -76,6 +76,7 @@ static void make(const char *begin, int count, const char *element, const char *
   length += strlen(end);
 }
 
+#define BLANKS  " \t\r\n"
 #define METHODS "{\"service_config\":{\"methodConfig\":["
 
 /* Reading takes at most three times the text, and then what stays. */
@@ -90,6 +91,14 @@ TEST(json_memory_of_options) {
       {"{\"service_config\":{\"loadBalancingConfig\":[", "{\"p#\":{}}", "]}}", 130000, PENSTOCK_E_INVALID_JSON},
       {"{\"service_config\":{\"x\":[", "{}", "]}}", 262000, PENSTOCK_OK},
       {"{\"service_config\":{\"x\":[", "\"\"", "]}}", 1000000, PENSTOCK_OK},
+      /* Each kind of blank, at each place where one may be. */
+      {BLANKS "{" BLANKS "\"service_config\"" BLANKS ":" BLANKS "{" BLANKS "\"x\"" BLANKS ":" BLANKS "[" BLANKS, "\"\"",
+       BLANKS "]" BLANKS "}" BLANKS "}" BLANKS, 1000000, PENSTOCK_OK},
+      {" {\"service_config\":{\"x\":[", "\"\"", "]}}", 1000000, PENSTOCK_OK},
+      {"{\"service_config\":{\"x\":[", "\"\"", "]}} ", 1000000, PENSTOCK_OK},
+      {"{\"service_config\":{\"x\":[", "\"\"", "]}\n}", 1000000, PENSTOCK_OK},
+      {"{\"service_config\":{\"x\":[", "\"\"", "]\r}}", 1000000, PENSTOCK_OK},
+      {"{\t\"service_config\":{\n\"x\" :\r[", "\"\"", "]}}", 1000000, PENSTOCK_OK},
       {"{\"service_config\":{\"x\":[", "1", "]}}", 1000000, PENSTOCK_OK},
       {"{\"service_config\":{", "\"#\":1", "}}", 500000, PENSTOCK_OK},
   };

@@ -142,6 +142,47 @@ TEST(large_texts_that_are_malformed) {
   fails("$.service_config.a12345", "duplicate object key");
 }
 
+/* Commas without a member beside large members, which are parts of their own. */
+TEST(large_members_with_commas_too_many) {
+  static const struct {
+    const char *begin, *end;
+    bool is_right;
+  } rows[] = {
+      {"{\"x\": [", "]}", true},
+      {"{\"x\": [ , ", "]}", false},
+      {"{\"x\": [1, , ", "]}", false},
+      {"{\"x\": [", ", ]}", false},
+      {"{\"x\": [", ", , 1]}", false},
+      {"{\"x\": [", "]", false},
+      {"{\"x\": {\"y\": ", "}}", true},
+      {"{\"x\": { , \"y\": ", "}}", false},
+      {"{\"x\": {\"z\": 1, , \"y\": ", "}}", false},
+      {"{\"x\": {\"y\": ", ", }}", false},
+      {"{\"x\": {\"y\": ", ", , \"z\": 1}}", false},
+      {"{\"x\": {\"y\" ", "}}", false},
+      {"{\"x\": {\"y\" : : ", "}}", false},
+      {"{\"x\": {", "}}", false},
+      {"{\"x\": {\"y\": ", " 1}}", false},
+      {"{\"x\": {\"y\": 1 ", "}}", false},
+      {"{\"x\": {\"y\": ", ", \"y\": 1}}", false},
+      {"{\"x\": {\"y\": 1, \"y\": ", "}}", false},
+      {"{\"x\": {\"y\": ", "}, \"x\": 1}", false},
+  };
+  for (int isObject = 0; isObject < 2; isObject++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+      begin();
+      add("{\"service_config\": %s%c", rows[i].begin, isObject ? '{' : '[');
+      repeat(20000, isObject ? "\"a#\": #" : "#");
+      add("%c%s}", isObject ? '}' : ']', rows[i].end);
+      if (rows[i].is_right) {
+        succeeds();
+      } else {
+        fails(NULL, NULL);
+      }
+    }
+  }
+}
+
 /* The pairs of large metadata are those of the text, in its order. */
 TEST(large_metadata) {
   penstock_metadata *metadata = NULL;
