@@ -172,6 +172,7 @@ struct JSONReader {
 
   var isNull: Bool { value.pointee.type == JSON_NULL }
   var isObject: Bool { value.pointee.type == JSON_OBJECT }
+  var isArray: Bool { value.pointee.type == JSON_ARRAY }
 
   /// Calls `body` for each member of the object. For a key that it does not know, `body` returns
   /// `member.unknown`. The bytes of a string are valid as long as the reader of it.
@@ -270,7 +271,7 @@ struct JSONReader {
   var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
   func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
-    guard value.pointee.type == JSON_ARRAY else { return fail("an array") }
+    guard isArray else { return fail("an array") }
     guard let large else { return elements(of: piece, value, from: 0, body) }
     var index = 0
     return parts(of: large.text) { part in
@@ -312,7 +313,7 @@ struct JSONReader {
   /// The first element of an array that has one; otherwise this reader itself.
   var firstElement: JSONReader {
     var first: JSONReader?
-    if value.pointee.type == JSON_ARRAY {
+    if isArray {
       let shortage = elements {
         first = first ?? $0
         return nil

@@ -165,7 +165,7 @@ func read(_ reader: JSONReader, into metadata: Metadata) -> Failure? {
 
 /// Reads one member of the JSON of metadata: a name with its value or values.
 func read(_ member: JSONReader, named name: ByteView, into metadata: Metadata) -> Failure? {
-  if member.string != nil || member.isObject { return readValue(member, name, into: metadata) }
+  if !member.isArray { return readValue(member, name, into: metadata) }
   return member.elements { readValue($0, name, into: metadata) }
 }
 
@@ -219,7 +219,7 @@ private func readValue(
       return reader.fail(
         because: ("a name has letters, digits, \"_\", \"-\" and \".\" only" as StaticString).bytes)
     }
-    return reader.failValue(text)
+    return reader.failValue(isEncoded ? decoded.view : text)
   }
 }
 

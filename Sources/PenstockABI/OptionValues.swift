@@ -214,7 +214,7 @@ extension JSONReader {
   /// Reads a host name or an IP address that certificates are for, or an array of 1 to 16 of them.
   func serverNames(_ into: ([ByteBuffer]) -> Void) -> Failure? {
     var names: [ByteBuffer] = []
-    if value.pointee.type != JSON_ARRAY {
+    if !isArray {
       let expected: StaticString = "a host name or an IP address, or an array of 1 to 16 of these"
       if let failure = serverName(expected, { names.append($0) }) { return failure }
     } else {
