@@ -9,7 +9,6 @@ import PenstockTransport
 /// the call is removed from the list.
 final class LiveCalls: ShutdownHook, @unchecked Sendable {
   private var first: Unmanaged<ClientCall>?
-  private(set) var isShutDown = false
   /// The worker pool of the runtime. The reference is not counted, because the runtime holds the pool.
   var workers: Unmanaged<WorkerPool>?
   /// The graceful closings under way: one for each channel that closes when its calls have ended.
@@ -86,10 +85,7 @@ final class LiveCalls: ShutdownHook, @unchecked Sendable {
     for call in ending { call.call.perform(.endLocally(why.status)) }
   }
 
-  func runtimeShutdown(_ why: Closing) {
-    isShutDown = true
-    end(nil, why)
-  }
+  func runtimeShutdown(_ why: Closing) { end(nil, why) }
 
   // MARK: In a child of fork
 
