@@ -71,6 +71,9 @@ extension SessionTests {
     #expect(try credit(session).bytes == 0 && session.window.isWide)
     session.abandon(bytes("over"))
     session.dispatch()
+    // A session that was given up keeps the reason, and takes no bytes any more.
+    #expect(text(session.failure) == "over")
+    #expect(!Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
   }
 
   /// A bidi stream makes a wide window narrow. Credit that was given before can't be taken back. So the
