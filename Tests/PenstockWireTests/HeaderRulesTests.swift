@@ -30,6 +30,16 @@ import Testing
     #expect(!with("a ") { HeaderRules.isValidASCIIValue($0) })
   }
 
+  /// A received value may have any byte but control characters other than tabs.
+  @Test func receivedValues() {
+    for byte in UInt8.min...UInt8.max {
+      let isAllowed = byte == 0x09 || byte >= 0x20 && byte != 0x7F
+      #expect(with([byte]) { HeaderRules.isFieldValue($0) } == isAllowed, "\(byte)")
+      #expect(with([0x61, byte]) { HeaderRules.isFieldValue($0) } == isAllowed, "\(byte)")
+    }
+    #expect(with("") { HeaderRules.isFieldValue($0) })
+  }
+
   @Test(arguments: [(" \ta b\t ", "a b"), ("", ""), ("  ", ""), ("a", "a")])
   func trims(value: String, expected: String) {
     #expect(with(value) { bytes(HeaderRules.trimmed($0)) } == bytes(expected))
@@ -120,6 +130,34 @@ import Testing
   func other(value: String) { #expect(with(value) { ContentType.classify($0) } == .notGRPC) }
 
   @Test func missing() { #expect(ContentType.classify(nil) == .notGRPC) }
+
+  private static let fitting: [(String, String)] = [
+    ("application/grpc-web+json", "fits"), ("Application/GRPC-Web+JSON", "fits"),
+    (" application/grpc-web+json ; a=b", "fits"), ("application/grpc-web+json;charset=utf-8", "fits"),
+    ("application/grpc-web+proto", "otherEncoding"), ("application/grpc-web+jsonx", "otherEncoding"),
+    ("application/grpc-web+jso", "otherEncoding"), ("application/grpc-web+", "otherEncoding"),
+    ("application/grpc-web+xson", "otherEncoding"), ("application/grpc-web", "foreign"),
+    ("application/grpc", "foreign"),
+    ("application/grpc-web-text", "foreign"), ("", "foreign"), ("text/html", "foreign"),
+  ]
+
+  /// The content-type of an answer, after "application/grpc-web+" and with an encoding of messages.
+  @Test(arguments: fitting)
+  func fits(_ value: String, _ expected: String) {
+    func fit(_ isOptional: Bool) -> String {
+      with("json") { encoding in
+        with(value) { "\(ContentType.fit($0, "application/grpc-web+", encoding, isOptional: isOptional))" }
+      }
+    }
+    #expect(fit(false) == expected)
+    #expect(fit(true) == (value == "application/grpc-web" ? "fits" : expected))
+  }
+
+  @Test func fitsProto() {
+    func fit(_ value: String) -> ContentType.Fit { with(value) { ContentType.fit($0, "application/", nil) } }
+    #expect(fit("application/proto") == .fits && fit("application/json") == .otherEncoding)
+    #expect(fit("application") == .foreign && ContentType.fit(nil, "application/", nil) == .foreign)
+  }
 }
 
 @Suite struct UserAgentTests {
@@ -135,6 +173,9 @@ import Testing
     #expect(Self.compose("0.1.0", "app/2 (x)") == "app/2 (x) penstock/0.1.0")
     #expect(Self.compose("0.1.0", "") == "penstock/0.1.0")
     #expect(Self.compose("0.1.0", " \r\n app\u{e9}\u{7F}/1 ") == "app/1 penstock/0.1.0")
+    #expect(Self.compose("~", "!a ~") == "!a ~ penstock/~")
+    #expect(Self.compose("1", " ") == "penstock/1" && Self.compose("1", "a") == "a penstock/1")
+    #expect(Self.compose(" 1 2 ", "a  b") == "a  b penstock/1 2")
   }
 
   @Test func alwaysAValidValue() {

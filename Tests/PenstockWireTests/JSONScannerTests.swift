@@ -41,6 +41,11 @@ import Testing
       ("[1,-0.5e+3,0,true,false,null,\"x\"]", ["x"]), ("[0.1E9,1e5,-1]", []),
       ("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", ["\"\\/\u{8}\u{c}\n\r\t"]),
       ("\"\\u0041\\u00e9\\u20ac\\ud83d\\ude00\"", ["Aé€😀"]),
+      ("\"a b\\n c \\u0041 d\"", ["a b\n c A d"]), ("[\"\\n!\", \" \"]", ["\n!", " "]),
+      ("\"\\u007f\\u0080\\u07ff\\u0800\\uffff\"", ["\u{7f}\u{80}\u{7ff}\u{800}\u{ffff}"]),
+      ("\"\\ud800\\udc00\\udbff\\udfff\"", ["\u{10000}\u{10ffff}"]),
+      ("\"\\ud7ff\\ue000\"", ["\u{d7ff}\u{e000}"]), ("\t\r\n [\t\"a\"\r\n]", ["a"]),
+      ("[1.0e-7,2E+8,-0,10.25]", []),
       ("\"\\ud83d\"", ["\u{fffd}"]), ("\"\\ude00\\ud83dx\"", ["\u{fffd}\u{fffd}x"]),
       ("\"\\ud83d\\u0041\"", ["\u{fffd}A"]),
       ("\"\\uD83D\\uDE00\"", ["😀"]), ("\"\\u0000\"", ["\u{0}"]), ("\"\u{7f}é\"", ["\u{7f}é"]),
@@ -85,7 +90,9 @@ import Testing
   @Test func wholeNumbers() {
     for (text, number) in [
       ("0", 0), ("3600", 3600), ("3600.5", 3600), ("1e3", 1), ("1000000", 5000),
-      ("99999999999999999999999", 5000),
+      ("99999999999999999999999", 5000), ("5000", 5000), ("5001", 5000), ("4999", 4999),
+      ("18446744073709551615", 5000), ("18446744073709551616", 5000), ("18446744073709551620", 5000),
+      ("184467440737095516160", 5000), (" 7 ", 7), ("0.9", 0), ("-0", nil), ("{}", nil), ("true", nil),
       ("-1", nil), ("\"1\"", nil), ("null", nil), ("[1]", nil),
     ] as [(String, UInt64?)] {
       Array(text.utf8).withUnsafeBytes { view in
@@ -103,6 +110,10 @@ import Testing
     }
     #expect(strings(nested(64)) == [] && strings(nested(65)) == nil && strings(nested(1_000_000)) == nil)
     #expect(strings(String(repeating: "{\"a\":", count: 1_000_000)) == nil)
+    // Values beside each other are not within each other.
+    #expect(strings("[" + String(repeating: "[],{},", count: 100) + "[]]") == [])
+    #expect(strings("[" + String(repeating: nested(63) + ",", count: 3) + nested(63) + "]") == [])
+    #expect(strings("[" + String(repeating: nested(63) + ",", count: 3) + nested(64) + "]") == nil)
   }
 }
 

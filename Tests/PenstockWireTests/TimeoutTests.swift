@@ -14,6 +14,7 @@ import Testing
       (1_500_000_000, "1500m"),
       (99_999_999_000, "99999999u"), (99_999_999_001, "99999999u"), (99_999_999_999, "99999999u"),
       (60_000_000_000, "1M"), (3_600_000_000_000, "1H"), (86_400_000_000_000, "24H"),
+      (100_000_000_000_000_000, "1666666M"), (99_999_999_000_000_000, "99999999S"),
       (123_456_789_012, "123456m"), (.max, "5124095H"),
     ] as [(UInt64, String)])
   func goldenWrites(nanoseconds: UInt64, expected: String) { #expect(Self.write(nanoseconds) == expected) }
@@ -34,6 +35,18 @@ import Testing
     "1\u{0}",
   ])
   func malformed(value: String) { #expect(with(value) { Timeout.parse($0) } == nil) }
+
+  /// The value of connect-timeout-ms is rounded down, positive, and has at most ten digits.
+  @Test(
+    arguments: [
+      (0, "1"), (1, "1"), (999_999, "1"), (1_000_000, "1"), (1_999_999, "1"), (2_000_000, "2"),
+      (9_999_999_998_999_999, "9999999998"), (9_999_999_999_000_000, "9999999999"),
+      (10_000_000_000_000_000, "9999999999"), (.max, "9999999999"),
+    ] as [(UInt64, String)])
+  func milliseconds(nanoseconds: UInt64, expected: String) {
+    let value = written { Timeout.writeMilliseconds(nanoseconds: nanoseconds, into: $0) }
+    #expect(value == bytes(expected))
+  }
 
   /// A value has at most eight digits. It is never more than the time that was asked for (or 1 ns if that is
   /// 0), and is less than one unit below it.
