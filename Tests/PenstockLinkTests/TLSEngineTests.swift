@@ -114,6 +114,24 @@ import Testing
     #expect(place.withUnsafeMutableBytes { pair.server.read(into: $0) } == .closed)
   }
 
+  /// Nothing is encrypted, and no close_notify is sent, before the handshake is done or after it has failed.
+  @Test func writesNothingBeforeTheHandshakeAndAfterAFailure() throws {
+    let plain: [UInt8] = [1, 2, 3]
+    func writes(_ engine: TLSEngine) -> Bool { plain.withUnsafeBytes { engine.write($0) } }
+    let pair = try pair(certificates.client(), certificates.server(), host: "other")
+    #expect(!writes(pair.client) && pair.client.output.isEmpty)
+    pair.client.close()
+    #expect(pair.client.output.isEmpty && pair.client.failure == nil)
+    #expect(pair.shake().client == .failed)
+    #expect(!writes(pair.client))
+    pair.client.close()
+    #expect(pair.client.output.isEmpty)
+    let good = try self.pair(certificates.client(), certificates.server())
+    #expect(good.shake() == (.done, .done))
+    #expect(good.client.write(ByteView(start: nil, count: 0)) && good.client.output.isEmpty)
+    #expect(writes(good.client) && !good.client.output.isEmpty)
+  }
+
   /// OpenSSL has one error queue for each thread. An error that another user of OpenSSL has left in the queue
   /// must not count as a failure of this connection.
   @Test func whatOthersHaveFailedAtIsNotOurs() throws {
