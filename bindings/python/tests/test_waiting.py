@@ -97,11 +97,12 @@ def test_gates_give_what_is_ready() -> None:
     assert len(gates) == 0
 
 
-def test_gates_wait_until_they_are_opened() -> None:
+@pytest.mark.parametrize("timeout", [None, 600])
+def test_gates_wait_until_they_are_opened(timeout: Optional[float]) -> None:
     gates = host.Gates()
     found: List[Any] = []
     opened = threading.Event()
-    thread = on_thread(lambda: found.append(gates.wait(lambda: 7 if opened.is_set() else None)))
+    thread = on_thread(lambda: found.append(gates.wait(lambda: 7 if opened.is_set() else None, timeout)))
     eventually(lambda: len(gates) == 1)
     opened.set()
     gates.open()
