@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any, Awaitable, Callable, Dict, List, Optional
 
 import pytest
@@ -144,6 +145,19 @@ def test_writing_to_a_call_that_was_just_cancelled(server: str) -> None:
         assert await call.code() is StatusCode.CANCELLED
         error = await raises(RpcError, call.write(b"c"))
         assert (error.code(), error.details()) == (StatusCode.CANCELLED, "enough")
+
+    using(server, work)
+
+
+def test_a_list_of_requests_that_has_no_room(server: str) -> None:
+    """The rest is sent as room comes."""
+
+    async def work(channel: Any) -> None:
+        given = [bytes([number]) * 60_000 for number in range(40)]
+        for requests in (given, tuple(given), iter(given), each(*given)):
+            assert await channel.stream_unary(f"{ECHO}ClientStream")(requests, timeout=60) == b"".join(given)
+        call = channel.stream_stream(f"{ECHO}Bidi")(given, timeout=60)
+        assert [message async for message in call] == given
 
     using(server, work)
 
@@ -303,6 +317,30 @@ def test_an_answer_of_an_async_callback_that_makes_no_sense(server: str, returne
     finally:
         penstock.set_exception_hook(None)
     assert told == [("mine", "on_start")]
+
+
+def test_the_task_of_a_callback_that_raises_ends_well(server: str) -> None:
+    """The exception is the call's: the loop has nothing to tell."""
+    told: List[Any] = []
+
+    async def on_start(hop: Hop) -> Any:
+        raise LookupError("no")
+
+    async def work(channel: Any) -> Any:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["message"]))
+        channel.add_interceptor(Async(on_start=on_start))
+        error = await raises(RpcError, channel.unary_unary(f"{ECHO}Unary")(b"x", timeout=60))
+        assert isinstance(error.__cause__, LookupError)
+        await turn()
+        gc.collect()
+
+    penstock.set_exception_hook(lambda *_: None)
+    try:
+        using(server, work)
+        gc.collect()
+    finally:
+        penstock.set_exception_hook(None)
+    assert told == []
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -196,6 +196,22 @@ print(len(penstock.default_runtime().interceptors))
     assert run(text, server) == "1\n"
 
 
+def test_what_is_for_every_channel_is_so_in_a_child_without_channels(server: str) -> None:
+    text = """
+token = penstock.add_interceptor(penstock.Interceptor(), name="parent's", priority=2)
+child = os.fork()
+if child == 0:
+    token.priority = 3
+    (one,) = penstock.default_runtime().interceptors
+    assert (one["name"], one["priority"]) == ("parent's", 3), one
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+(one,) = penstock.default_runtime().interceptors
+print(one["priority"])
+"""
+    assert run(text, server) == "2\n"
+
+
 def test_a_child_keeps_nothing_of_the_parent_s_runtime(server: str) -> None:
     """In a child that is forked in a synchronous interceptor, the child's thread no longer counts as a worker. A
     child that drops the channel and the runtime has as many descriptors as the parent had before it made them."""
