@@ -61,6 +61,13 @@ private let second = SimulationTests.second
       return (code, (ready.world.time - began) / second)
     }
 
+    /// The counts of calls, of attempts that were sent, of hedges and of hedges that have won, and those of hedges that were
+    /// held back.
+    var hedges: [UInt64] {
+      let counts = hedging.state.counts
+      return [counts.calls, counts.sent, counts.hedges, counts.hedgesWon, counts.throttled, counts.refused]
+    }
+
     /// The attempts that have won, failed or been cancelled, and those that are open.
     var counts: [UInt64] {
       let counts = hedging.state.counts
@@ -73,6 +80,7 @@ private let second = SimulationTests.second
     #expect(setting.call() == (.ok, 21))
     #expect(setting.arrivals == [0, 10, 20])
     #expect(setting.counts == [1, 0, 2, 0])
+    #expect(setting.hedges == [1, 3, 2, 1, 0, 0])
   }
 
   @Test func anAttemptFollowsAFailureAtOnce() throws {
@@ -96,7 +104,7 @@ private let second = SimulationTests.second
     #expect(setting.call() == (.ok, 60))
     #expect(setting.arrivals == [0, 10])
     #expect(setting.counts == [1, 1, 0, 0])
-    #expect(setting.hedging.state.counts.refused == 1)
+    #expect(setting.hedges == [1, 2, 1, 0, 0, 1])
   }
 
   @Test func anAttemptThatIsOpenMayWinAfterTheLastOneHasFailed() throws {
@@ -110,6 +118,7 @@ private let second = SimulationTests.second
     let setting = try Setting([Reply(after: 12, status: "5"), nil])
     #expect(setting.call() == (.notFound, 12))
     #expect(setting.counts == [1, 0, 1, 0])
+    #expect(setting.hedges == [1, 2, 1, 0, 0, 0])
   }
 
   @Test func theDeadlineEndsAllAttempts() throws {
@@ -117,6 +126,7 @@ private let second = SimulationTests.second
     #expect(setting.call() == (.deadlineExceeded, 3600))
     #expect(setting.arrivals == [0, 10, 20, 30])
     #expect(setting.counts == [0, 0, 4, 0])
+    #expect(setting.hedges == [1, 4, 3, 0, 0, 0])
   }
 
   @Test func theThrottleLetsTheFirstAttemptOfEachCallPass() throws {
@@ -135,5 +145,6 @@ private let second = SimulationTests.second
     #expect(setting.call() == (.ok, 3600))
     #expect(setting.call() == (.ok, 3610))
     #expect(setting.counts == [2, 1, 2, 0])
+    #expect(setting.hedges == [4, 5, 1, 1, 2, 0])
   }
 }
