@@ -129,4 +129,26 @@ import Testing
       #expect(metadata.copy().map(pairs) == pairs(metadata))
     }
   }
+
+  /// Both sides of an exchange can be used afterwards, whatever they had before.
+  @Test func theContentsOfAnotherTakeThePlace() {
+    for (own, others) in [(0, 0), (0, 3), (3, 0), (2, 50), (50, 2)] {
+      let (metadata, other) = (Metadata(), Metadata())
+      for index in 0..<own { #expect(add(metadata, "own\(index)", String(repeating: "o", count: 40)) == .ok) }
+      for index in 0..<others { #expect(add(other, "n\(index)", "v\(index)") == .ok) }
+      if own > 0 { #expect(with("own0") { metadata.remove($0) } == .ok) }
+      metadata.replace(with: other)
+      var expected = (0..<others).map { "n\($0)=v\($0)" }
+      #expect(pairs(metadata) == expected && pairs(other) == [] && other.listSize == 0)
+      let long = String(repeating: "l", count: 100)
+      for index in 0..<20 {
+        #expect(add(metadata, "more\(index)", long) == .ok && add(other, "x\(index)", "y") == .ok)
+        expected.append("more\(index)=\(long)")
+      }
+      #expect(pairs(metadata) == expected && pairs(other) == (0..<20).map { "x\($0)=y" })
+      other.replace(with: metadata)
+      #expect(pairs(other) == expected && pairs(metadata) == [])
+      #expect(add(metadata, "a", "b") == .ok && pairs(metadata) == ["a=b"])
+    }
+  }
 }
