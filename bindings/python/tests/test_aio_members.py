@@ -375,3 +375,25 @@ def test_an_async_create_and_its_start(server: str, skips: bool, is_async: bool)
     using(server, work)
     wanted = [("start", "state"), ("headers", "state"), ("destroy", "state")]
     assert [one for one in seen if not skips or one[0] != "destroy"] == ([] if skips else wanted)
+
+
+def test_a_hop_that_has_taken_a_call_answers_later(server: str) -> None:
+    kept: List[Hop] = []
+
+    async def take(hop: Hop) -> Verdict:
+        kept.append(hop)
+        return Verdict.TAKE
+
+    async def work(channel: Any) -> None:
+        channel.add_interceptor(Async(on_start=take))
+        call = channel.unary_unary(f"{ECHO}Unary")(b"x", timeout=60)
+        await eventually(lambda: bool(kept))
+        for _ in range(5):
+            await turn()
+        kept[0].deliver_headers({})
+        kept[0].deliver_message(b"mine")
+        kept[0].deliver_status(StatusCode.OK)
+        assert await call == b"mine"
+        kept.clear()
+
+    using(server, work)

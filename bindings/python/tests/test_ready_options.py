@@ -12,6 +12,7 @@ import pytest
 import penstock
 from helpers import Only, eventually, seen, unary
 from penstock import Channel, RpcError, StatusCode, ready
+from penstock._handles import ctrl_c
 from penstock.ready import _base, _credentials
 
 Given = Dict[str, Any]
@@ -350,6 +351,29 @@ def test_a_source_without_a_token(channel: Channel, answer: Any, said: str) -> N
         penstock.set_exception_hook(None)
     assert str(caught.value).startswith(said)
     assert told == ([("BearerToken", "source")] if "raised" in said else [])
+
+
+class EndOfProgram(BaseException):
+    """A wish to end, as KeyboardInterrupt is one."""
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_a_source_that_ends_the_program(channel: Channel, in_thread: bool) -> None:
+    """The code that waits gets the exception, if the source runs on its thread."""
+    told: List[Any] = []
+
+    def source(request: Any) -> Any:
+        raise EndOfProgram
+
+    penstock.set_exception_hook(lambda name, callback, error: told.append((name, callback, type(error))))
+    try:
+        token(channel, source, in_thread=in_thread)
+        with pytest.raises(RpcError if in_thread else EndOfProgram):
+            unary(channel)
+    finally:
+        penstock.set_exception_hook(None)
+    assert told == [("BearerToken", "source", EndOfProgram)]
+    assert not ctrl_c._escaping
 
 
 def test_a_request_is_answered_once(channel: Channel, probe: Any) -> None:
