@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 from types import SimpleNamespace
@@ -15,6 +16,8 @@ from penstock import Channel, Hop
 from penstock._calls.options import _kept, interrupted
 from penstock._calls.wait import workers
 from penstock._handles import ctrl_c
+from penstock._handles.context import _unchain as unchain
+from penstock._handles.context import run, run_with
 from penstock._handles.ctrl_c import escape, raise_escaping
 
 
@@ -165,3 +168,52 @@ def test_a_recovery_gets_what_the_function_had() -> None:
     names = ({"first": 1, "second": "a", "third": 1}, known)
     assert found == [("begun", *names), ("unbegun", *names)]
     del ctrl_c._begun[begun.__code__], ctrl_c._unbegun[begun.__code__]
+
+
+def chained(*errors: Exception) -> List[Exception]:
+    """The exceptions, each the context of the one before."""
+    for error, context in zip(errors, errors[1:]):
+        error.__context__ = context
+    return list(errors)
+
+
+def test_a_handled_exception_is_taken_out_of_a_chain() -> None:
+    handled = KeyError("handled")
+    first, second, _ = chained(ValueError("first"), ValueError("second"), handled)
+    unchain(first, handled)
+    assert (first.__context__, second.__context__) == (second, None)
+    # What lies behind it is its own.
+    first, _, last = chained(ValueError("first"), handled, ValueError("last"))
+    unchain(first, handled)
+    assert (first.__context__, handled.__context__) == (None, last)
+    unchain(handled, handled)
+    assert handled.__context__ is last
+    # A chain without it stays, also one that ends nowhere.
+    alone = ValueError("alone")
+    unchain(alone, handled)
+    first, second = chained(ValueError("first"), ValueError("second"))
+    unchain(first, handled)
+    assert (first.__context__, second.__context__, alone.__context__) == (second, None, None)
+    second.__context__ = first
+    unchain(first, handled)
+    assert (first.__context__, second.__context__) == (second, first)
+    second.__context__ = handled.__context__ = None
+
+
+def test_what_a_callback_raises_knows_nothing_of_its_caller() -> None:
+    def fails(*arguments: object) -> None:
+        raise ValueError(arguments)
+
+    def during(call: Any) -> BaseException:
+        try:
+            raise KeyError("handled")
+        except KeyError:
+            with pytest.raises(ValueError, match="1") as caught:
+                call()
+            return caught.value
+
+    assert during(lambda: run(None, fails, 1)).__context__ is None
+    assert during(lambda: run(contextvars.copy_context(), fails, 1)).__context__ is None
+    assert during(lambda: run_with(None, fails, 1)).__context__ is None
+    assert during(lambda: run_with(contextvars.copy_context(), fails, 1)).__context__ is None
+    assert run(None, lambda: 5) == run_with(contextvars.copy_context(), lambda given: given, 5) == 5
