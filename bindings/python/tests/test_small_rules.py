@@ -13,6 +13,8 @@ import pytest
 import penstock
 from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Hop
+from penstock._calls import options
+from penstock._calls.keywords import CallKeywords
 from penstock._calls.options import _kept, interrupted
 from penstock._calls.wait import workers
 from penstock._handles import ctrl_c
@@ -217,3 +219,23 @@ def test_what_a_callback_raises_knows_nothing_of_its_caller() -> None:
     assert during(lambda: run_with(None, fails, 1)).__context__ is None
     assert during(lambda: run_with(contextvars.copy_context(), fails, 1)).__context__ is None
     assert run(None, lambda: 5) == run_with(contextvars.copy_context(), lambda given: given, 5) == 5
+
+
+def test_options_of_calls_with_callbacks_are_used_again(channel: Channel) -> None:
+    channel.add_interceptor(Only(on_start=lambda hop: None))
+    text = CallKeywords(timeout=1234).options()
+    options.forget_kept_options()
+    assert unary(channel, timeout=1234) == b"x"
+    (first,) = options._spare[text]
+    for _ in range(3):
+        assert unary(channel, timeout=1234) == b"x"
+        assert options._spare[text] == [first]
+    for _ in range(70):
+        options._give_back(options.CallOptions(text), text)
+    assert len(options._spare[text]) == 64
+    # Those of other calls are forgotten when there are too many of them.
+    for number in range(70):
+        options._give_back(options.CallOptions(text), str(number))
+        assert len(options._spare) <= 64
+    options.forget_kept_options()
+    assert options._spare == options._kept == {}
