@@ -53,4 +53,13 @@ static inline void check_finish(int line, penstock_call *call, int32_t code) {
 }
 #define CHECK_FINISH(call, code) check_finish(__LINE__, (call), (code))
 
+/* Whether the call's trace has `part`. A loop that is busy for 100 ms does not answer, and the trace lacks what only it
+ * knows: so tests ask until it is there. */
+static inline bool trace_has(penstock_call *call, const char *part) {
+  char *json = NULL;
+  bool found = OK(penstock_call_trace_json(call, &json)) && strstr(json, part) != NULL;
+  penstock_free(json);
+  return found;
+}
+
 #endif

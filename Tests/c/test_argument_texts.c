@@ -345,8 +345,11 @@ TEST(argument_texts_of_fields_that_the_library_sets) {
   penstock_async_interceptor given = PENSTOCK_ASYNC_INTERCEPTOR_INIT;
   given.on_start = resolve_next;
   for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
-    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT, before;
+    penstock_interceptor table, before;
     char words[128];
+    /* The bytes between the fields are compared as well. */
+    memset(&table, 0, sizeof(table));
+    table.struct_size = sizeof(table);
     ((char *)&table)[fields[i].offset] = 1;
     memcpy(&before, &table, sizeof(table));
     snprintf(words, sizeof(words), "table.%s: expected 0, because the function that fills the table sets it",

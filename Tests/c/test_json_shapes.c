@@ -240,13 +240,20 @@ TEST(shape_of_a_snapshot) {
                   "\"next_ms\":null},\"attempts\":{\"started\":0,\"succeeded\":0,\"failed\":0,\"in_flight\":0,"
                   "\"waiting\":0,\"retries\":0,\"repeats\":0,\"throttled\":0},\"throttle\":null,\"tls\":null,"
                   "\"endpoints\":[]}]}");
-  CHECK_OWN_SHAPE(penstock_call_trace_json(call, &json),
-                  "{\"id\":0,\"method\":\"/penstock.Echo/Bidi\",\"kind\":\"bidi\",\"target\":\"0:0\",\"ended\":false,"
-                  "\"age_ms\":0,\"deadline_ms\":null,\"attempts\":0,\"protocol\":null,\"http\":null,"
-                  "\"connection_silent_ms\":null,\"peer\":null,\"local\":null,\"holder\":{\"state\":\"paused\","
-                  "\"hop\":\"auth\",\"for_ms\":0,\"text\":\"paused in `auth` for 0 ms\"},"
-                  "\"outbound\":[{\"hop\":\"auth\",\"index\":0,\"level\":\"bytes\",\"attempt\":0,\"state\":\"paused\","
-                  "\"event\":\"start\",\"for_ms\":0,\"waiting\":0}],\"inbound\":[],\"events\":null,\"dropped\":0}");
+  /* A loop that is busy for 100 ms does not answer: then there is no holder. */
+  char *trace = NULL;
+  EVENTUALLY((penstock_free(trace), trace = NULL, OK(penstock_call_trace_json(call, &trace))) &&
+             strstr(trace, "\"holder\":{"));
+  if (trace) {
+    CHECK_SHAPE(trace,
+                "{\"id\":0,\"method\":\"/penstock.Echo/Bidi\",\"kind\":\"bidi\",\"target\":\"0:0\",\"ended\":false,"
+                "\"age_ms\":0,\"deadline_ms\":null,\"attempts\":0,\"protocol\":null,\"http\":null,"
+                "\"connection_silent_ms\":null,\"peer\":null,\"local\":null,\"holder\":{\"state\":\"paused\","
+                "\"hop\":\"auth\",\"for_ms\":0,\"text\":\"paused in `auth` for 0 ms\"},"
+                "\"outbound\":[{\"hop\":\"auth\",\"index\":0,\"level\":\"bytes\",\"attempt\":0,\"state\":\"paused\","
+                "\"event\":\"start\",\"for_ms\":0,\"waiting\":0}],\"inbound\":[],\"events\":null,\"dropped\":0}");
+  }
+  penstock_free(trace);
   CHECK_OWN_SHAPE(penstock_runtime_interceptors_json(runtime, &json),
                   "[{\"id\":0,\"name\":\"auth\",\"priority\":-0,\"place\":\"runtime\",\"level\":\"bytes\","
                   "\"per\":\"call\",\"methods\":\"*\",\"kinds\":[\"unary\",\"client_stream\",\"server_stream\","

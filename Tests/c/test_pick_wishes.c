@@ -201,14 +201,6 @@ static int32_t race_status(penstock_hop *hop, void *state) {
   return PENSTOCK_NEXT;
 }
 
-static bool waits(penstock_call *call) {
-  char *snapshot = NULL;
-  OK(penstock_call_trace_json(call, &snapshot));
-  bool found = snapshot && strstr(snapshot, "\"waiting for ");
-  penstock_free(snapshot);
-  return found;
-}
-
 /* Calls that prefer a zone and calls that prefer none wait for one slot: neither kind has to wait for all calls of the
  * other kind. */
 TEST(pick_takes_turns_with_other_calls) {
@@ -237,7 +229,7 @@ TEST(pick_takes_turns_with_other_calls) {
           start_with(all.channel, UNARY, PENSTOCK_KIND_UNARY, wishes ? "{\"metadata\": {\"x-user\": \"wish\"}}" : NULL);
       OK(penstock_call_send(calls[i], "x", 1));
       OK(penstock_call_half_close(calls[i]));
-      EVENTUALLY(waits(calls[i]));
+      EVENTUALLY(trace_has(calls[i], "\"waiting for "));
     }
     run = (race){0, 0, 0};
     OK(penstock_call_half_close(holder));

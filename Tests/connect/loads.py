@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import probe_pb2 as pb
 from calls import LIMIT, MIB, Caller, asked, failure
@@ -80,9 +81,10 @@ class Loads(Case):
             kept = sum(one == other for one, other in zip(clients, clients[1:]))
             check(kept > len(clients) / 2, f"{kept} of {len(clients)} calls used the connection of the call before")
             kept = 0
-            for _ in range(20):
+            for turn in range(20):
                 before = client()
                 failure(lambda: caller.one("unary", pb.Ask(failure=fails())))
+                time.sleep(0.01 * turn)
                 kept += client() == before
             check(kept > 0, "no connection is used again after an error")
 

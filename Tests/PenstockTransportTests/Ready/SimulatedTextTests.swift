@@ -12,7 +12,7 @@ import Testing
 private let second = SimulationTests.second
 
 /// Tests of whole texts about calls in a simulated world, where each time is known.
-@Suite(.timeLimit(.minutes(5))) struct SimulatedTextTests {
+@Suite(.timeLimit(.minutes(15))) struct SimulatedTextTests {
   typealias Setting = SimulatedReadyTests.Setting
 
   /// Answers each message so many seconds later, with an equal message or with a status.

@@ -12,7 +12,7 @@ import Testing
 private let second = SimulationTests.second
 
 /// Tests of tokens from a token server in a simulated world: when it is asked, and when not.
-@Suite(.timeLimit(.minutes(5))) struct TokenExchangeTests {
+@Suite(.timeLimit(.minutes(15))) struct TokenExchangeTests {
   /// A channel to a server of RPCs, and a token server at another port of the same world.
   final class Setting {
     let ready: SimulatedReadyTests.Setting
