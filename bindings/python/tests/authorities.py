@@ -38,9 +38,7 @@ def moment(days: int) -> str:
 class Authority:
     """A certificate authority in a folder. The name of each thing is the beginning of the names of its files."""
 
-    def __init__(
-        self, folder: Path, name: str, issuer: Optional[Authority] = None, constraints: str = ""
-    ) -> None:
+    def __init__(self, folder: Path, name: str, issuer: Optional[Authority] = None, constraints: str = "") -> None:
         self.folder, self.name = folder, name
         (folder / f"{name}.cnf").write_text(SETTINGS.format(name=name))
         (folder / f"{name}.index").write_text("")

@@ -29,11 +29,14 @@ def interrupted(function: Callable[..., Any], at: int, other: Callable[[], objec
                 other()
         return trace
 
+    # Python 3.12 tells of no instruction before some frame has asked for it.
+    sys._getframe().f_trace_opcodes = True
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         function(*arguments)
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return left < 0
 
 

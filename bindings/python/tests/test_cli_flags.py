@@ -365,14 +365,16 @@ def test_the_first_interceptor_is_next_to_the_caller(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["module", ":Class", "module:", ":"])
-def test_an_interceptor_has_a_module_and_a_class(name: str) -> None:
+def test_an_interceptor_has_a_module_and_a_class(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(CommandError) as raised:
         interceptors.loaded([name])
     said = f"--interceptor {name}: expected module:Class, such as penstock.ready:TraceContext"
     assert (str(raised.value), raised.value.exit_code) == (said, 2)
 
 
-def test_an_interceptor_within_a_class() -> None:
+def test_an_interceptor_within_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     ((found, _),) = interceptors.loaded(["penstock:StatusCode.OK"])
     assert found is StatusCode.OK
     with pytest.raises(CommandError) as raised:

@@ -58,7 +58,7 @@ def test_the_error_of_a_call_that_has_ended(opened: Any) -> None:
     assert error.add_callback(lambda: told.append("never")) is False
     assert told == [error]
     assert str(error) == repr(error)
-    assert "\tstatus = StatusCode.FAILED_PRECONDITION\n\tdetails = \"not so\"\n\tdebug_error_string = " in str(error)
+    assert '\tstatus = StatusCode.FAILED_PRECONDITION\n\tdetails = "not so"\n\tdebug_error_string = ' in str(error)
     assert str(error).startswith("<_InactiveRpcError of RPC that terminated with:\n")
     assert str(error).endswith('"\n>')
 
@@ -159,7 +159,7 @@ def test_a_stream_that_ends_well(opened: Any) -> None:
             next(call)
     assert (call.code(), call.result(), call.exception()) == (grpc.StatusCode.OK, None, None)
     assert call.is_active() is False
-    assert str(call).endswith("details = \"\"\n>")
+    assert str(call).endswith('details = ""\n>')
 
 
 # ---- Behind interceptors ----
@@ -400,7 +400,7 @@ def test_metadata_that_is_sent(given: Any, pairs: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ([("a-bin", "text")], TypeError, 'Binary metadata key="a-bin" expected bytes, got <class \'str\'>'),
+        ([("a-bin", "text")], TypeError, "Binary metadata key=\"a-bin\" expected bytes, got <class 'str'>"),
         ([("a", 1)], TypeError, "Expected str, not <class 'int'>"),
         ([(1, "a")], TypeError, "Expected str, not <class 'int'>"),
         ([("A", "1")], _metadata.InvalidMetadata, ""),

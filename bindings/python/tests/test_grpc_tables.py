@@ -336,7 +336,7 @@ FAILED = "Getting metadata from plugin failed with error: "
     ("answer", "said", "is_logged"),
     [
         (lambda callback: callback(None, LookupError("no token")), "no token", False),
-        (lambda callback: 1 // 0, "integer division or modulo by zero", True),
+        (lambda callback: int("x"), "invalid literal for int() with base 10: 'x'", True),
         (lambda callback: callback([("Bad", "x")], None), "Illegal metadata", False),
         (lambda callback: callback([("a", 1)], None), "Expected str, not <class 'int'>", False),
         (lambda callback: callback(5, None), "'int' object is not iterable", False),

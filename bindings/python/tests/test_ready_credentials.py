@@ -142,9 +142,7 @@ def test_a_service_account_signs_for_itself(plain: Channel, tmp_path: Path) -> N
 
 def test_a_replaced_key_is_used_when_the_token_has_expired(plain: Channel, tmp_path: Path) -> None:
     file = key(tmp_path, "ES256")
-    plain.add_interceptor(
-        ready.SignedToken(key_file=file, issuer="me", scope="x", lifetime=1, allow_cleartext=True)
-    )
+    plain.add_interceptor(ready.SignedToken(key_file=file, issuer="me", scope="x", lifetime=1, allow_cleartext=True))
     [first] = sent(plain)
     opened(first.removeprefix("Bearer "), file)
     key(tmp_path, "ES256")
@@ -162,9 +160,7 @@ def test_a_replaced_key_is_used_when_the_token_has_expired(plain: Channel, tmp_p
 @pytest.mark.parametrize("kind", ["short", "other curve"])
 def test_a_key_that_signs_no_tokens(plain: Channel, tmp_path: Path, kind: str) -> None:
     file = key(tmp_path, kind)
-    plain.add_interceptor(
-        ready.SignedToken(key_file=file, issuer="me", scope="x", allow_cleartext=True)
-    )
+    plain.add_interceptor(ready.SignedToken(key_file=file, issuer="me", scope="x", allow_cleartext=True))
     with pytest.raises(RpcError, match="neither for RSA, of at least 2048 bits, nor for the curve P-256") as raised:
         unary(plain)
     assert raised.value.code() == StatusCode.UNAVAILABLE

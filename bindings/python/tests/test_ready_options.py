@@ -358,7 +358,7 @@ class EndOfProgram(BaseException):
 
 
 @pytest.mark.parametrize("in_thread", [True, False])
-def test_a_source_that_ends_the_program(channel: Channel, in_thread: bool) -> None:
+def test_a_source_that_ends_the_program(server: str, in_thread: bool) -> None:
     """The code that waits gets the exception, if the source runs on its thread."""
     told: List[Any] = []
 
@@ -367,9 +367,11 @@ def test_a_source_that_ends_the_program(channel: Channel, in_thread: bool) -> No
 
     penstock.set_exception_hook(lambda name, callback, error: told.append((name, callback, type(error))))
     try:
-        token(channel, source, in_thread=in_thread)
-        with pytest.raises(RpcError if in_thread else EndOfProgram):
-            unary(channel)
+        # Only this thread drives the runtime.
+        with penstock.Runtime(drive=False) as runtime, Channel(server, tls=False, runtime=runtime) as channel:
+            token(channel, source, in_thread=in_thread)
+            with pytest.raises(RpcError if in_thread else EndOfProgram):
+                unary(channel)
     finally:
         penstock.set_exception_hook(None)
     assert told == [("BearerToken", "source", EndOfProgram)]

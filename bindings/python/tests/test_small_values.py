@@ -348,6 +348,7 @@ def test_values_of_a_call(channel: Channel) -> None:
 
 
 def test_a_running_call_shares_values(channel: Channel) -> None:
+    gate = Gate()
     seen: List[Any] = []
 
     def look(hop: Hop) -> None:
@@ -378,9 +379,6 @@ class Gate:
 
     def __call__(self) -> None:
         assert self._event.wait(60)
-
-
-gate = Gate()
 
 
 # ---- Metadata and details ----

@@ -104,7 +104,7 @@ def test_a_paused_call_names_who_holds_it(channel: Channel) -> None:
     assert auth.reached.wait(30)
     # The message and the half-close wait behind start.
     assert paused(lambda: call.trace, 2)["holder"]["text"].startswith("paused in `auth` for ")
-    view = paused(lambda: next(each for each in penstock.snapshot()["calls"] if each["id"] == call.call_id), 2)
+    view = paused(lambda: next(each for each in penstock.snapshot(60)["calls"] if each["id"] == call.call_id), 2)
     assert view["outbound"][0]["event"] == "start"
     assert view["holder"]["hop"] == "auth"
     auth.tickets[0].resume()
