@@ -27,6 +27,15 @@ static inline void check_rows(const row *rows, size_t count, row_reader read) {
     penstock_error_release(error);
   }
 }
+/* Defines the reader `name`, which makes an object of `type` by `make`, and releases it. */
+#define OBJECT_READER(name, type, make, release)                                                                       \
+  static penstock_result name(const char *json, penstock_error **error) {                                              \
+    type *made = NULL;                                                                                                 \
+    penstock_result result = make(json, &made, error);                                                                 \
+    release(made);                                                                                                     \
+    return result;                                                                                                     \
+  }
+
 #define CHECK_ROWS(rows, read) check_rows((rows), sizeof(rows) / sizeof(*(rows)), (read))
 
 #endif

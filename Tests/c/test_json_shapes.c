@@ -29,60 +29,53 @@ static const char *shape(const char *json) {
     penstock_free(json);                                                                                               \
   } while (0)
 
+/* The first members of a call and of a channel, up to the protocol. */
+#define CALL_HEAD                                                                                                      \
+  "{\"created_unix_ms\":0,\"first_byte_sent_us\":0,\"headers_us\":0,\"first_message_us\":0,"                           \
+  "\"duration_us\":0,\"elapsed_us\":0,\"attempts\":0,\"waited\":{\"name_us\":0,\"connection_us\":0,"                   \
+  "\"slot_us\":0},\"sent\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},"                      \
+  "\"received\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},\"peer\":\"0:0\","                \
+  "\"local\":\"0:0\","
+#define CHANNEL_HEAD                                                                                                   \
+  "{\"target\":\"0:0\",\"state\":\"ready\",\"policy\":\"pick_first\",\"name\":{\"addresses\":0,"                       \
+  "\"resolving\":false,\"last_error\":null,\"next_ms\":null},\"attempts\":{\"started\":0,"                             \
+  "\"succeeded\":0,\"failed\":0,\"in_flight\":0,\"waiting\":0,\"retries\":0,\"repeats\":0,"                            \
+  "\"throttled\":0},\"throttle\":null,\"tls\":null,\"endpoints\":[{\"address\":\"0:0\","                               \
+  "\"state\":\"ready\",\"current\":true,\"ejected\":false,\"weight\":0,\"last_error\":null,"                           \
+  "\"failures\":0,\"next_ms\":null,\"connections\":[{\"state\":\"ready\",\"peer\":\"0:0\","                            \
+  "\"local\":\"0:0\","
+
 /* A call by gRPC, by gRPC over TLS, and by Connect over HTTP/1.1. */
 TEST(shape_of_the_statistics_of_calls) {
   static const struct {
     const char *call, *channel;
-  } shapes[] = {{("{\"created_unix_ms\":0,\"first_byte_sent_us\":0,\"headers_us\":0,\"first_message_us\":0,"
-                  "\"duration_us\":0,\"elapsed_us\":0,\"attempts\":0,\"waited\":{\"name_us\":0,\"connection_us\":0,"
-                  "\"slot_us\":0},\"sent\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},"
-                  "\"received\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},\"peer\":\"0:0\","
-                  "\"local\":\"0:0\",\"protocol\":\"grpc\",\"http\":\"0\",\"connection_silent_ms\":0,\"tls\":null}"),
-                 ("{\"target\":\"0:0\",\"state\":\"ready\",\"policy\":\"pick_first\",\"name\":{\"addresses\":0,"
-                  "\"resolving\":false,\"last_error\":null,\"next_ms\":null},\"attempts\":{\"started\":0,"
-                  "\"succeeded\":0,\"failed\":0,\"in_flight\":0,\"waiting\":0,\"retries\":0,\"repeats\":0,"
-                  "\"throttled\":0},\"throttle\":null,\"tls\":null,\"endpoints\":[{\"address\":\"0:0\","
-                  "\"state\":\"ready\",\"current\":true,\"ejected\":false,\"weight\":0,\"last_error\":null,"
-                  "\"failures\":0,\"next_ms\":null,\"connections\":[{\"state\":\"ready\",\"peer\":\"0:0\","
-                  "\"local\":\"0:0\",\"protocol\":\"grpc\",\"http\":\"0\",\"tls\":null,\"tls_resumed\":null,"
-                  "\"age_ms\":0,\"silent_ms\":0,\"streams\":0,\"streams_waiting\":0,\"streams_allowed\":null,"
-                  "\"streams_opened\":0,\"sent_messages\":0,\"received_messages\":0,\"sent_bytes\":0,"
-                  "\"received_bytes\":0,\"keepalives\":0,\"keepalives_answered\":0,\"send_window\":0,"
-                  "\"receive_window\":0}]}]}")},
-                {("{\"created_unix_ms\":0,\"first_byte_sent_us\":0,\"headers_us\":0,\"first_message_us\":0,"
-                  "\"duration_us\":0,\"elapsed_us\":0,\"attempts\":0,\"waited\":{\"name_us\":0,\"connection_us\":0,"
-                  "\"slot_us\":0},\"sent\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},"
-                  "\"received\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},\"peer\":\"0:0\","
-                  "\"local\":\"0:0\",\"protocol\":\"grpc\",\"http\":\"0\",\"connection_silent_ms\":0,"
+  } shapes[] = {
+      {(CALL_HEAD "\"protocol\":\"grpc\",\"http\":\"0\",\"connection_silent_ms\":0,\"tls\":null}"),
+       (CHANNEL_HEAD "\"protocol\":\"grpc\",\"http\":\"0\",\"tls\":null,\"tls_resumed\":null,"
+                     "\"age_ms\":0,\"silent_ms\":0,\"streams\":0,\"streams_waiting\":0,\"streams_allowed\":null,"
+                     "\"streams_opened\":0,\"sent_messages\":0,\"received_messages\":0,\"sent_bytes\":0,"
+                     "\"received_bytes\":0,\"keepalives\":0,\"keepalives_answered\":0,\"send_window\":0,"
+                     "\"receive_window\":0}]}]}")},
+      {(CALL_HEAD "\"protocol\":\"grpc\",\"http\":\"0\",\"connection_silent_ms\":0,"
                   "\"tls\":{\"version\":\"TLSv0\",\"cipher\":\"TLS_AES_0_GCM_SHA0\",\"alpn\":\"h0\","
                   "\"certificates\":0}}"),
-                 ("{\"target\":\"0:0\",\"state\":\"ready\",\"policy\":\"pick_first\",\"name\":{\"addresses\":0,"
-                  "\"resolving\":false,\"last_error\":null,\"next_ms\":null},\"attempts\":{\"started\":0,"
-                  "\"succeeded\":0,\"failed\":0,\"in_flight\":0,\"waiting\":0,\"retries\":0,\"repeats\":0,"
-                  "\"throttled\":0},\"throttle\":null,\"tls\":{\"full_handshakes\":0,\"resumed_handshakes\":0},"
-                  "\"endpoints\":[{\"address\":\"0:0\",\"state\":\"ready\",\"current\":true,\"ejected\":false,"
-                  "\"weight\":0,\"last_error\":null,\"failures\":0,\"next_ms\":null,"
-                  "\"connections\":[{\"state\":\"ready\",\"peer\":\"0:0\",\"local\":\"0:0\",\"protocol\":\"grpc\","
-                  "\"http\":\"0\",\"tls\":\"TLSv0\",\"tls_resumed\":false,\"age_ms\":0,\"silent_ms\":0,\"streams\":0,"
-                  "\"streams_waiting\":0,\"streams_allowed\":null,\"streams_opened\":0,\"sent_messages\":0,"
-                  "\"received_messages\":0,\"sent_bytes\":0,\"received_bytes\":0,\"keepalives\":0,"
-                  "\"keepalives_answered\":0,\"send_window\":0,\"receive_window\":0}]}]}")},
-                {("{\"created_unix_ms\":0,\"first_byte_sent_us\":0,\"headers_us\":0,\"first_message_us\":0,"
-                  "\"duration_us\":0,\"elapsed_us\":0,\"attempts\":0,\"waited\":{\"name_us\":0,\"connection_us\":0,"
-                  "\"slot_us\":0},\"sent\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},"
-                  "\"received\":{\"messages\":0,\"bytes\":0,\"compressed_bytes\":0,\"wire_bytes\":0},\"peer\":\"0:0\","
-                  "\"local\":\"0:0\",\"protocol\":\"connect\",\"http\":\"0\",\"connection_silent_ms\":0,\"tls\":null}"),
-                 ("{\"target\":\"0:0\",\"state\":\"ready\",\"policy\":\"pick_first\",\"name\":{\"addresses\":0,"
-                  "\"resolving\":false,\"last_error\":null,\"next_ms\":null},\"attempts\":{\"started\":0,"
-                  "\"succeeded\":0,\"failed\":0,\"in_flight\":0,\"waiting\":0,\"retries\":0,\"repeats\":0,"
-                  "\"throttled\":0},\"throttle\":null,\"tls\":null,\"endpoints\":[{\"address\":\"0:0\","
-                  "\"state\":\"ready\",\"current\":true,\"ejected\":false,\"weight\":0,\"last_error\":null,"
-                  "\"failures\":0,\"next_ms\":null,\"connections\":[{\"state\":\"ready\",\"peer\":\"0:0\","
-                  "\"local\":\"0:0\",\"protocol\":\"connect\",\"http\":\"0\",\"tls\":null,\"tls_resumed\":null,"
-                  "\"age_ms\":0,\"silent_ms\":0,\"streams\":0,\"streams_waiting\":0,\"streams_allowed\":0,"
-                  "\"streams_opened\":0,\"sent_messages\":0,\"received_messages\":0,\"sent_bytes\":0,"
-                  "\"received_bytes\":0,\"keepalives\":null,\"keepalives_answered\":null,\"send_window\":null,"
-                  "\"receive_window\":null}]}]}")}};
+       ("{\"target\":\"0:0\",\"state\":\"ready\",\"policy\":\"pick_first\",\"name\":{\"addresses\":0,"
+        "\"resolving\":false,\"last_error\":null,\"next_ms\":null},\"attempts\":{\"started\":0,"
+        "\"succeeded\":0,\"failed\":0,\"in_flight\":0,\"waiting\":0,\"retries\":0,\"repeats\":0,"
+        "\"throttled\":0},\"throttle\":null,\"tls\":{\"full_handshakes\":0,\"resumed_handshakes\":0},"
+        "\"endpoints\":[{\"address\":\"0:0\",\"state\":\"ready\",\"current\":true,\"ejected\":false,"
+        "\"weight\":0,\"last_error\":null,\"failures\":0,\"next_ms\":null,"
+        "\"connections\":[{\"state\":\"ready\",\"peer\":\"0:0\",\"local\":\"0:0\",\"protocol\":\"grpc\","
+        "\"http\":\"0\",\"tls\":\"TLSv0\",\"tls_resumed\":false,\"age_ms\":0,\"silent_ms\":0,\"streams\":0,"
+        "\"streams_waiting\":0,\"streams_allowed\":null,\"streams_opened\":0,\"sent_messages\":0,"
+        "\"received_messages\":0,\"sent_bytes\":0,\"received_bytes\":0,\"keepalives\":0,"
+        "\"keepalives_answered\":0,\"send_window\":0,\"receive_window\":0}]}]}")},
+      {(CALL_HEAD "\"protocol\":\"connect\",\"http\":\"0\",\"connection_silent_ms\":0,\"tls\":null}"),
+       (CHANNEL_HEAD "\"protocol\":\"connect\",\"http\":\"0\",\"tls\":null,\"tls_resumed\":null,"
+                     "\"age_ms\":0,\"silent_ms\":0,\"streams\":0,\"streams_waiting\":0,\"streams_allowed\":0,"
+                     "\"streams_opened\":0,\"sent_messages\":0,\"received_messages\":0,\"sent_bytes\":0,"
+                     "\"received_bytes\":0,\"keepalives\":null,\"keepalives_answered\":null,\"send_window\":null,"
+                     "\"receive_window\":null}]}]}")}};
   penstock_channel *channels[3] = {open_channel(), open_tls_channel(false)};
   OK(penstock_channel_new(peer_address(), "{\"tls\": false, \"protocol\": \"connect\"}", &channels[2], NULL));
   for (int i = 0; i < 3; i++) {

@@ -97,12 +97,7 @@ static const row metadata_rows[] = {
 
 TEST(json_texts_of_metadata) { CHECK_ROWS(metadata_rows, metadata_of); }
 
-static penstock_result status_of(const char *json, penstock_error **error) {
-  penstock_status *made = NULL;
-  penstock_result result = penstock_status_from_json(json, &made, error);
-  penstock_status_release(made);
-  return result;
-}
+OBJECT_READER(status_of, penstock_status, penstock_status_from_json, penstock_status_release)
 
 static const row status_rows[] = {
     {"{\"code\": 0}", NULL},
@@ -332,12 +327,7 @@ static const row config_rows[] = {
 
 TEST(json_texts_of_service_configs) { CHECK_ROWS(config_rows, config_of); }
 
-static penstock_result call_options_of(const char *json, penstock_error **error) {
-  penstock_call_options *made = NULL;
-  penstock_result result = penstock_call_options_new(json, &made, error);
-  penstock_call_options_release(made);
-  return result;
-}
+OBJECT_READER(call_options_of, penstock_call_options, penstock_call_options_new, penstock_call_options_release)
 
 static const row JSON_rows[] = {
     {"", "JSON at $:"},

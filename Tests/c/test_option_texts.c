@@ -1,12 +1,7 @@
 /* The options of runtimes, channels and calls: the bounds of each type, and the whole words for a wrong value. */
 #include "rows.h"
 
-static penstock_result runtime_of(const char *json, penstock_error **error) {
-  penstock_runtime *made = NULL;
-  penstock_result result = penstock_runtime_new(json, &made, error);
-  penstock_runtime_release(made);
-  return result;
-}
+OBJECT_READER(runtime_of, penstock_runtime, penstock_runtime_new, penstock_runtime_release)
 
 static const row runtime_rows[] = {
     {"{\"mode\": \"host\"}", NULL},
@@ -322,12 +317,7 @@ static const row tls_rows[] = {
 
 TEST(option_texts_of_tls) { CHECK_ROWS(tls_rows, channel_of); }
 
-static penstock_result call_options_of(const char *json, penstock_error **error) {
-  penstock_call_options *made = NULL;
-  penstock_result result = penstock_call_options_new(json, &made, error);
-  penstock_call_options_release(made);
-  return result;
-}
+OBJECT_READER(call_options_of, penstock_call_options, penstock_call_options_new, penstock_call_options_release)
 
 static const row call_options_rows[] = {
     {"{\"deadline_ms\": 1}", NULL},

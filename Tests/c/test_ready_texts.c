@@ -6,6 +6,13 @@ static penstock_result finish(penstock_result result, penstock_interceptor *tabl
   return result;
 }
 
+/* Defines the reader `name`, for which `fill` fills a table. */
+#define TABLE_READER(name, fill)                                                                                       \
+  static penstock_result name(const char *json, penstock_error **error) {                                              \
+    penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;                                                            \
+    return finish(fill, &table);                                                                                       \
+  }
+
 static void give_no_token(penstock_token_request request, const char *refused, void *user_data) {
   (void)request, (void)refused, (void)user_data;
 }
@@ -14,10 +21,7 @@ static void write_nothing(const char *line, size_t length, void *user_data) {
   (void)line, (void)length, (void)user_data;
 }
 
-static penstock_result bearer(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_bearer_token(json, give_no_token, NULL, NULL, &table, error), &table);
-}
+TABLE_READER(bearer, penstock_ready_bearer_token(json, give_no_token, NULL, NULL, &table, error))
 
 static const row bearer_rows[] = {
     {"{\"header\": \"X-Token\"}", NULL},
@@ -41,10 +45,7 @@ static const row bearer_rows[] = {
 
 TEST(ready_texts_of_bearer_tokens) { CHECK_ROWS(bearer_rows, bearer); }
 
-static penstock_result token_file(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_token_file(json, &table, error), &table);
-}
+TABLE_READER(token_file, penstock_ready_token_file(json, &table, error))
 
 static const row token_file_rows[] = {
     {"{\"file\": \"/dev/null\"}", NULL},
@@ -61,10 +62,7 @@ static const row token_file_rows[] = {
 
 TEST(ready_texts_of_token_files) { CHECK_ROWS(token_file_rows, token_file); }
 
-static penstock_result logging(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_logging(json, write_nothing, NULL, NULL, &table, error), &table);
-}
+TABLE_READER(logging, penstock_ready_logging(json, write_nothing, NULL, NULL, &table, error))
 
 static const row logging_rows[] = {
     {"{\"events\": []}", NULL},
@@ -90,12 +88,7 @@ static const row logging_rows[] = {
 
 TEST(ready_texts_of_logging) { CHECK_ROWS(logging_rows, logging); }
 
-static penstock_result metrics(const char *json, penstock_error **error) {
-  penstock_metrics *made = NULL;
-  penstock_result result = penstock_metrics_new(json, &made, error);
-  penstock_metrics_release(made);
-  return result;
-}
+OBJECT_READER(metrics, penstock_metrics, penstock_metrics_new, penstock_metrics_release)
 
 static const row metrics_rows[] = {
     {"{\"max_methods\": 0}", "$.max_methods: expected an integer from 1 to 65536, got 0"},
@@ -120,12 +113,7 @@ static const row metrics_rows[] = {
 
 TEST(ready_texts_of_metrics) { CHECK_ROWS(metrics_rows, metrics); }
 
-static penstock_result telemetry(const char *json, penstock_error **error) {
-  penstock_telemetry *made = NULL;
-  penstock_result result = penstock_telemetry_new(json, &made, error);
-  penstock_telemetry_release(made);
-  return result;
-}
+OBJECT_READER(telemetry, penstock_telemetry, penstock_telemetry_new, penstock_telemetry_release)
 
 static const row telemetry_rows[] = {
     {"{\"resource\": {}}", NULL},
@@ -145,10 +133,7 @@ static const row telemetry_rows[] = {
 
 TEST(ready_texts_of_telemetry) { CHECK_ROWS(telemetry_rows, telemetry); }
 
-static penstock_result trace_context(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_trace_context(json, &table, error), &table);
-}
+TABLE_READER(trace_context, penstock_ready_trace_context(json, &table, error))
 
 static const row trace_context_rows[] = {
     {"{\"sampled\": -1}", "$.sampled: expected a number from 0 to 100, got another number"},
@@ -161,10 +146,7 @@ static const row trace_context_rows[] = {
 
 TEST(ready_texts_of_trace_contexts) { CHECK_ROWS(trace_context_rows, trace_context); }
 
-static penstock_result response_cache(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_response_cache(json, &table, error), &table);
-}
+TABLE_READER(response_cache, penstock_ready_response_cache(json, &table, error))
 
 static const row response_cache_rows[] = {
     {"{\"ttl_ms\": 0}", "$.ttl_ms: expected an integer from 1 to 86400000, got 0"},
@@ -177,10 +159,7 @@ static const row response_cache_rows[] = {
 
 TEST(ready_texts_of_response_caches) { CHECK_ROWS(response_cache_rows, response_cache); }
 
-static penstock_result rate_limit(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_rate_limit(json, &table, error), &table);
-}
+TABLE_READER(rate_limit, penstock_ready_rate_limit(json, &table, error))
 
 static const row rate_limit_rows[] = {
     {"{}", "$: \"rate\" is missing"},
@@ -210,10 +189,7 @@ static const row rate_limit_rows[] = {
 
 TEST(ready_texts_of_rate_limits) { CHECK_ROWS(rate_limit_rows, rate_limit); }
 
-static penstock_result hedging(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_hedging(json, NULL, &table, error), &table);
-}
+TABLE_READER(hedging, penstock_ready_hedging(json, NULL, &table, error))
 
 static const row hedging_rows[] = {
     {"{\"max_attempts\": 1}", "$.max_attempts: expected an integer from 2 to 5, got 1"},
@@ -235,10 +211,7 @@ static const row hedging_rows[] = {
 
 TEST(ready_texts_of_hedging) { CHECK_ROWS(hedging_rows, hedging); }
 
-static penstock_result fault_injection(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_fault_injection(json, &table, error), &table);
-}
+TABLE_READER(fault_injection, penstock_ready_fault_injection(json, &table, error))
 
 static const row fault_injection_rows[] = {
     {"{\"delay\": 1}", "$.delay: expected an object, got an integer"},
@@ -256,10 +229,7 @@ static const row fault_injection_rows[] = {
 
 TEST(ready_texts_of_fault_injection) { CHECK_ROWS(fault_injection_rows, fault_injection); }
 
-static penstock_result header_rules(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_header_rules(json, &table, error), &table);
-}
+TABLE_READER(header_rules, penstock_ready_header_rules(json, &table, error))
 
 static const row header_rules_rows[] = {
     {("{\"request\": [{\"set\": \"a\", \"value\": \"b\"}, {\"add\": \"a\", \"value\": \"b\"}, {\"remove\": "
@@ -315,10 +285,7 @@ static const row header_rules_rows[] = {
 
 TEST(ready_texts_of_header_rules) { CHECK_ROWS(header_rules_rows, header_rules); }
 
-static penstock_result signed_token(const char *json, penstock_error **error) {
-  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
-  return finish(penstock_ready_jwt(json, &table, error), &table);
-}
+TABLE_READER(signed_token, penstock_ready_jwt(json, &table, error))
 
 static const row jwt_rows[] = {
     {"{}", "$: \"key_file\" is missing"},

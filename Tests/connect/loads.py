@@ -2,10 +2,9 @@
 
 import os
 import threading
-import time
 
 import probe_pb2 as pb
-from calls import LIMIT, MIB, Caller, asked, failure
+from calls import LIMIT, MIB, Caller, asked, eventually, failure
 from case import Case, fails
 from harness import check, check_equal
 from penstock import StatusCode
@@ -69,23 +68,21 @@ class Loads(Case):
         check(not wrong, wrong[:3])
 
     def case_connection_is_kept(self):
-        """Consecutive calls use one connection, also after errors. The end of an answer may arrive after that of its call:
-        a call that begins in between uses another connection, so not all have to use the one before."""
+        """Consecutive calls use one connection, also after errors."""
         with self.route.channel() as channel:
             caller = Caller(channel)
 
-            def client(kind="unary"):
-                return caller.all(kind, asked())[0][0].seen.client
+            def connections():
+                clients = set()
+                for turn in range(20):
+                    for kind in self.kinds:
+                        clients.add(caller.all(kind, asked())[0][0].seen.client)
+                    if turn % 5 == 0:
+                        failure(lambda: caller.one("unary", pb.Ask(failure=fails())))
+                return len(clients)
 
-            clients = [client(kind) for _ in range(20) for kind in self.kinds]
-            kept = sum(one == other for one, other in zip(clients, clients[1:]))
-            check(kept > len(clients) / 2, f"{kept} of {len(clients)} calls used the connection of the call before")
-            kept = 0
-            for turn in range(20):
-                before = client()
-                failure(lambda: caller.one("unary", pb.Ask(failure=fails())))
-                time.sleep(0.01 * turn)
-                kept += client() == before
-            check(kept > 0, "no connection is used again after an error")
+            # The end of an answer may arrive after that of its call; the next call then uses another connection. On a busy
+            # machine that may happen more than once in a round.
+            eventually(lambda: connections() <= 2, True)
 
     case_connection_is_kept.needs = frozenset({"client address"})

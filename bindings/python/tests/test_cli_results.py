@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 import penstock
+from aio_helpers import eventually
 from penstock._cli import bench, report
 from penstock._cli.failure import CommandError
 from penstock._cli.output import Output
@@ -215,8 +216,7 @@ def test_the_bar_in_a_terminal() -> None:
 
         async def once() -> None:
             showing = asyncio.ensure_future(shown)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await eventually(lambda: err.getvalue() != "")
             showing.cancel()
 
         asyncio.run(once())

@@ -16,6 +16,16 @@ from penstock._handles import ctrl_c
 from penstock.ready import _base, _credentials
 
 Given = Dict[str, Any]
+TELEMETRY = {
+    "resource": {"service.name": "shop"},
+    "metrics": False,
+    "spans": False,
+    "messages": True,
+    "sampled": 0,
+    "max_methods": 1,
+    "max_spans": 2,
+    "max_span_bytes": 100_000,
+}
 MADE: List[Tuple[Any, Given, Given]] = [
     (ready.BearerToken, {"source": str}, {}),
     (
@@ -133,29 +143,7 @@ MADE: List[Tuple[Any, Given, Given]] = [
     ),
     (ready.Hedging, {"token_ratio": 0.5, "max_tokens": 2}, {"throttle": {"max_tokens": 2, "token_ratio": 0.5}}),
     (ready.Telemetry, {}, {}),
-    (
-        ready.Telemetry,
-        {
-            "resource": {"service.name": "shop"},
-            "metrics": False,
-            "spans": False,
-            "messages": True,
-            "sampled": 0,
-            "max_methods": 1,
-            "max_spans": 2,
-            "max_span_bytes": 100_000,
-        },
-        {
-            "resource": {"service.name": "shop"},
-            "metrics": False,
-            "spans": False,
-            "messages": True,
-            "sampled": 0,
-            "max_methods": 1,
-            "max_spans": 2,
-            "max_span_bytes": 100_000,
-        },
-    ),
+    (ready.Telemetry, TELEMETRY, TELEMETRY),
     (
         ready.SignedToken,
         {"key_file": Path("/k"), "key_id": "1", "issuer": "i", "subject": "s", "audience": "a", "lifetime": 60},
