@@ -234,34 +234,42 @@ let package = Package(
       ],
       swiftSettings: swift),
     .target(
+      name: "PenstockFraming",
+      dependencies: [
+        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockWire",
+        "CPenstockMemory", "CPenstockZlib", "CPenstockZstd",
+      ],
+      swiftSettings: swift),
+    .target(
       name: "PenstockTransport",
       dependencies: [
-        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
-        "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockNghttp2", "CPenstockOpenSSL",
-        "CPenstockZlib", "CPenstockZstd",
+        "PenstockFraming", "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockNames", "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockNghttp2",
+        "CPenstockOpenSSL",
       ],
+      swiftSettings: swift),
+    .target(
+      name: "PenstockTickets", dependencies: ["PenstockLoop", "PenstockCall", "PenstockWire"],
       swiftSettings: swift),
     .target(
       name: "PenstockClient",
       dependencies: [
-        "PenstockTransport", "PenstockLoop", "PenstockChannel", "PenstockCall", "PenstockNames",
-        "PenstockWire", "CPenstockMemory",
-        "CPenstockSystem",
+        "PenstockTickets", "PenstockTransport", "PenstockFraming", "PenstockLoop", "PenstockChannel",
+        "PenstockCall", "PenstockNames", "PenstockWire", "CPenstockMemory", "CPenstockSystem",
       ],
       swiftSettings: swift),
     .target(
       name: "PenstockReady",
       dependencies: [
-        "PenstockClient", "PenstockTransport", "PenstockChannel", "PenstockCall", "PenstockLoop",
-        "PenstockNames", "PenstockWire", "CPenstockMemory",
+        "PenstockClient", "PenstockTickets", "PenstockTransport", "PenstockChannel", "PenstockCall",
+        "PenstockLoop", "PenstockNames", "PenstockWire", "CPenstockMemory",
       ],
       swiftSettings: small),
     .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockReady", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
-        "PenstockChannel", "PenstockCall", "PenstockLoop",
-        "PenstockNames",
+        "PenstockReady", "PenstockClient", "PenstockTickets", "PenstockTransport", "PenstockFraming",
+        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
         "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockJansson", "CPenstockVersion",
         "CPenstockLibraries",
         "CPenstock",

@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockClient
+import PenstockTickets
 
 // The functions of async.h.
 

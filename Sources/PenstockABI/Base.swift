@@ -4,6 +4,7 @@ import PenstockCall
 import PenstockTransport
 import PenstockWire
 import PenstockLink
+import PenstockFraming
 
 // The functions of base.h (results, errors, memory), and the conversions between objects and handles, which
 // all exported functions share.

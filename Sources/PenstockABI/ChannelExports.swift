@@ -7,6 +7,7 @@ import PenstockWire
 import PenstockLoop
 import PenstockLink
 import PenstockClient
+import PenstockFraming
 
 // The functions of channel.h.
 

@@ -4,6 +4,7 @@ import PenstockClient
 import PenstockLoop
 import PenstockTransport
 import PenstockWire
+import PenstockFraming
 
 // The functions of compressor.h.
 

@@ -5,6 +5,7 @@ import PenstockReady
 import PenstockTransport
 import PenstockWire
 import PenstockClient
+import PenstockTickets
 
 // The tables that the library fills (penstock_interceptor): their callbacks and user data are the library's.
 

@@ -6,6 +6,7 @@ import PenstockWire
 import PenstockLink
 import PenstockHTTP
 import PenstockClient
+import PenstockTickets
 
 // The functions of hop.h for a hop and its event, except those that use messages.
 

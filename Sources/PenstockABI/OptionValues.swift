@@ -6,6 +6,7 @@ import PenstockTransport
 import PenstockWire
 import PenstockNames
 import PenstockClient
+import PenstockFraming
 
 // The types of options. Each function reads a member of a JSON object and checks its bounds; its failure says
 // what was expected. The rows of Options.swift and ReadyOptions.swift use these functions, and

@@ -5,6 +5,7 @@ import PenstockWire
 import PenstockLoop
 import PenstockLink
 import PenstockClient
+import PenstockFraming
 
 // The functions of request.h: for the request of a call, in a hop, in call options or in a picker. The handle
 // of a request is the handle of the hop, the options or the pick.

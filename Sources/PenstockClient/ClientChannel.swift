@@ -6,6 +6,7 @@ import PenstockLoop
 import PenstockLink
 import PenstockHTTP
 import PenstockTransport
+import PenstockFraming
 
 /// Times the callbacks of a channel's calls, and tells the channel's listeners of those that are slow.
 private final class ChannelCallbackTimes: CallbackTimes {

@@ -5,6 +5,7 @@ import PenstockLink
 import PenstockHTTP
 import PenstockClient
 import PenstockLoop
+import PenstockTickets
 
 /// Adds a bearer token to calls, and fetches it when it is needed. One request to the user's source of tokens
 /// serves all calls that wait for a token. A call whose token the server has refused is sent again once.

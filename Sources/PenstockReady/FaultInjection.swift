@@ -3,6 +3,7 @@ import PenstockTransport
 import PenstockWire
 import PenstockClient
 import PenstockLoop
+import PenstockTickets
 
 /// Fault injection: delays calls before they are sent, or ends them with an error, or both.
 public final class FaultInjection: ReadyInterceptor {

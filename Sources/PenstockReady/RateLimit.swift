@@ -4,6 +4,7 @@ import PenstockWire
 import PenstockLoop
 import PenstockHTTP
 import PenstockClient
+import PenstockTickets
 
 /// Rate limit: a token bucket in which calls wait for their turn.
 ///

@@ -4,6 +4,7 @@ import PenstockWire
 import PenstockLoop
 import PenstockHTTP
 import PenstockClient
+import PenstockTickets
 
 /// A response cache for unary calls.
 ///

@@ -4,6 +4,7 @@ import PenstockWire
 import PenstockLoop
 import PenstockLink
 import PenstockClient
+import PenstockTickets
 
 /// Keeps the token, the open request for the next one, and the calls that wait for it.
 public final class TokenStore: @unchecked Sendable {

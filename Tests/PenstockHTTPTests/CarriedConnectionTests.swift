@@ -40,7 +40,7 @@ import Testing
   }
 
   static func settings(_ keepalive: Keepalive? = nil) -> ConnectionSettings {
-    ConnectionSettings(HTTP2Limits(), silence: 0, Backoff.Policy(), keepalive)
+    ConnectionSettings(TransportLimits(), silence: 0, Backoff.Policy(), keepalive)
   }
 
   /// The bytes of a server that answers one call with "abcd".

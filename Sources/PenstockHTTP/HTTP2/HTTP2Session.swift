@@ -25,7 +25,7 @@ enum Collected: Equatable {
 /// stream's credit is returned when its owner takes the bytes. So the streams' windows limit the buffered bytes.
 final class HTTP2Session {
   var session: OpaquePointer?
-  var limits: HTTP2Limits
+  var limits: TransportLimits
   enum Phase {
     /// The peer's SETTINGS have not been received.
     case beginning
@@ -106,14 +106,14 @@ final class HTTP2Session {
   static let maxFrame = 64 << 10
 
   /// Makes a session; nil: no memory.
-  static func make(_ limits: HTTP2Limits, _ times: SessionTimes = SessionTimes()) -> HTTP2Session? {
+  static func make(_ limits: TransportLimits, _ times: SessionTimes = SessionTimes()) -> HTTP2Session? {
     let size = HTTP2Session.recentStreams * MemoryLayout<Unmanaged<HTTP2Stream>?>.stride
     guard let block = cm_alloc(size) else { return nil }
     let session = HTTP2Session(limits, times, block)
     return session.begin() ? session : nil
   }
 
-  private init(_ limits: HTTP2Limits, _ times: SessionTimes, _ block: UnsafeMutableRawPointer) {
+  private init(_ limits: TransportLimits, _ times: SessionTimes, _ block: UnsafeMutableRawPointer) {
     self.limits = limits
     self.times = times
     forgivenAt = times.now

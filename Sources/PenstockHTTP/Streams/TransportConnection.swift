@@ -24,14 +24,14 @@ public protocol ConnectionOwner: AnyObject {
 /// The settings of a channel that its connections need.
 open class ConnectionSettings {
   /// The limits of later connections. Driving thread only.
-  public final var limits: HTTP2Limits
+  public final var limits: TransportLimits
   /// The time in nanoseconds after which a silent connection with calls is reported; 0: never.
   public final let silence: UInt64
   public final let backoff: Backoff.Policy
   /// The keepalive settings for later connections; nil: no keepalive. Driving thread only.
   public final var keepalive: Keepalive?
 
-  public init(_ limits: HTTP2Limits, silence: UInt64, _ backoff: Backoff.Policy, _ keepalive: Keepalive?) {
+  public init(_ limits: TransportLimits, silence: UInt64, _ backoff: Backoff.Policy, _ keepalive: Keepalive?) {
     self.limits = limits
     self.silence = silence
     self.backoff = backoff

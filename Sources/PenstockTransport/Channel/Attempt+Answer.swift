@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockHTTP
+import PenstockFraming
 
 /// How an attempt reads the answer, and tells its call of it.
 extension Attempt {

@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockLoop
 import PenstockLink
 import PenstockHTTP
+import PenstockFraming
 
 /// How an attempt ends whose answer belongs to no RPC, such as a proxy's page.
 extension Attempt {

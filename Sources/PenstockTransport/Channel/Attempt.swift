@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockHTTP
+import PenstockFraming
 
 /// One attempt of a call. It connects three objects: the call above it, the call's framing, and a stream of a
 /// connection. If the stream ends and no byte of the request was written, the attempt is *picked again*: the channel

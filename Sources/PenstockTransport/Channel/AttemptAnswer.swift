@@ -1,4 +1,5 @@
 import PenstockCall
+import PenstockFraming
 
 /// The parts of the answer to an attempt that have come and that the call has not been told. The call is told in this order:
 /// headers, messages, end.

@@ -6,6 +6,7 @@ import PenstockLoop
 import PenstockNames
 import PenstockLink
 import PenstockHTTP
+import PenstockFraming
 
 /// A channel: a target with its credentials and options, and as many connections as are needed. Calls know
 /// nothing of connections: each call gets an attempt, and the attempt gets a stream on a connection.
@@ -70,7 +71,7 @@ public final class Channel: @unchecked Sendable {
     guard let name = ByteBuffer(copying: target),
       UserAgent.compose(version: options.version, application: options.userAgent?.view, into: agent)
     else { return .failed(.noMemory) }
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.streamWindow = options.initialStreamWindow
     limits.connectionWindow = options.initialConnectionWindow
     limits.mostWindow = options.mostWindow

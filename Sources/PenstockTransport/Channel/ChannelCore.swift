@@ -5,6 +5,7 @@ import PenstockLoop
 import PenstockNames
 import PenstockLink
 import PenstockHTTP
+import PenstockFraming
 
 /// The driving thread's side of a channel: its attempts, the names and endpoints that its load balancer asks for, and
 /// the attempts that wait. An attempt waits for the balancer's pick, or for a slot: the right to open one more stream

@@ -94,7 +94,7 @@ class Destination: ConnectionSettings {
   final var service: ServiceConfig
 
   init(
-    _ target: Target, _ name: ByteBuffer, _ tls: TLSSource?, _ limits: HTTP2Limits,
+    _ target: Target, _ name: ByteBuffer, _ tls: TLSSource?, _ limits: TransportLimits,
     _ options: ChannelOptions,
     proxy: Proxy? = nil, userAgent: ByteBuffer = ByteBuffer()
   ) {

@@ -3,6 +3,7 @@ import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockHTTP
+import PenstockFraming
 
 /// Asks the server of one endpoint for its health, with the method Watch of grpc.health.v1 on the endpoint's
 /// connection (gRFC A17). `HealthState` makes the decisions; this class carries them out. No interceptor is

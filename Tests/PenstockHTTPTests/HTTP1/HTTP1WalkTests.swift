@@ -84,7 +84,7 @@ import Testing
     init(_ world: Simulation, _ runtime: Runtime) {
       self.world = world
       self.runtime = runtime
-      var limits = HTTP2Limits()
+      var limits = TransportLimits()
       limits.streamWindow = window
       // The body of `call` leaves in several parts.
       limits.outputSize = 40

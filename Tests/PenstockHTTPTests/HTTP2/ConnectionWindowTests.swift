@@ -15,7 +15,7 @@ extension SessionTests {
   private static let wide = 4 << 20
 
   private func newSession() throws -> HTTP2Session {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
     _ = drain(session)
     return session
@@ -127,7 +127,7 @@ extension SessionTests {
 
   /// The window never exceeds the size in the options.
   @Test func theOptionsWindowIsTheWidest() throws {
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.connectionWindow = 100_000
     let session = try #require(HTTP2Session.make(limits))
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })

@@ -46,7 +46,7 @@ import Testing
   /// Sends a message in frames of the given lengths, and reads it. Returns the number of bytes that were
   /// copied, and the number of reads.
   func read(_ lengths: [Int], padding: UInt8? = nil) throws -> (copied: Int, reads: Int) {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     let owner = Owner(lengths.reduce(0, +))
     let stream = HTTP2Stream()
     stream.owner = owner

@@ -18,7 +18,7 @@ import Testing
     var owners: [SessionTests.Recorder] = []
     var streams: [HTTP2Stream] = []
 
-    init(_ limits: HTTP2Limits = HTTP2Limits()) {
+    init(_ limits: TransportLimits = TransportLimits()) {
       session = HTTP2Session.make(limits)!
       drain()
       #expect(receive(Frame.settings().encoded + Frame.settingsAck.encoded))
@@ -269,7 +269,7 @@ extension SessionTests {
       { $0.credited(NGHTTP2_ERR_NOMEM.rawValue) }, { $0.fail(bytes("no memory to send")) },
     ]
     let codes = try failures.map { fails in
-      let session = try #require(HTTP2Session.make(HTTP2Limits()))
+      let session = try #require(HTTP2Session.make(TransportLimits()))
       _ = drain(session)
       _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
       fails(session)

@@ -92,7 +92,7 @@ import Testing
 
   /// Opens one stream, and passes `input` to the session in parts of `step` bytes. Returns the session, and the
   /// stream's owner, which has recorded the events.
-  func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: HTTP2Limits = HTTP2Limits()) -> (
+  func run(_ input: [UInt8], step: Int, takes: Bool = true, limits: TransportLimits = TransportLimits()) -> (
     HTTP2Session, Recorder
   ) {
     let session = HTTP2Session.make(limits)!
@@ -170,7 +170,7 @@ import Testing
 
   /// Each GOAWAY ends the streams with an id above its last stream id, and no others.
   @Test func goAwayBetweenStreams() {
-    let session = HTTP2Session.make(HTTP2Limits())!
+    let session = HTTP2Session.make(TransportLimits())!
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     let recorders = (0..<3).map { _ in
       let recorder = Recorder(session, takes: true)
@@ -196,7 +196,7 @@ import Testing
   }
 
   @Test func pings() {
-    let session = HTTP2Session.make(HTTP2Limits())!
+    let session = HTTP2Session.make(TransportLimits())!
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     _ = drain(session)
     func receive(_ frame: Frame) { #expect(frame.encoded.withUnsafeBytes { session.receive($0) }) }
@@ -265,7 +265,7 @@ import Testing
 
   /// A stream with the last stream id works like any other. After it, no further stream can be opened.
   @Test func lastStreamOfAConnection() {
-    let session = HTTP2Session.make(HTTP2Limits())!
+    let session = HTTP2Session.make(TransportLimits())!
     _ = drain(session)
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
     #expect(nghttp2_session_set_next_stream_id(session.session, Int32.max) == 0 && session.slots > 0)
@@ -302,7 +302,7 @@ import Testing
   }
 
   @Test func announcesItsSettings() {
-    let session = HTTP2Session.make(HTTP2Limits())!
+    let session = HTTP2Session.make(TransportLimits())!
     let bytes = drain(session)
     #expect(Array(bytes[..<24]) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
     // The client's first SETTINGS: ENABLE_PUSH 0, INITIAL_WINDOW_SIZE 1 MiB, MAX_HEADER_LIST_SIZE 16 KiB,
@@ -318,7 +318,7 @@ import Testing
     ("x", "the peer does not speak HTTP/2: it sent \"x\""),
   ])
   func notHTTP2(_ opening: String, _ words: String) {
-    let session = HTTP2Session.make(HTTP2Limits())!
+    let session = HTTP2Session.make(TransportLimits())!
     #expect(!Array(opening.utf8).withUnsafeBytes { session.receive($0) })
     #expect(text(session.failure) == words)
   }
@@ -326,7 +326,7 @@ import Testing
   /// If the owner does not take the bytes of a body, the window limits them. When the owner takes them, their credit is
   /// returned.
   @Test func unreadBodiesHoldBackCredit() {
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.streamWindow = 65535
     limits.connectionWindow = 65535
     let session = HTTP2Session.make(limits)!
@@ -368,7 +368,7 @@ import Testing
   /// sends only whole frames.
   @Test(arguments: [false, true])
   func lettingGoOfAFrameThatWaits(_ letsGo: Bool) throws {
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.outputSize = 64
     let session = try #require(HTTP2Session.make(limits))
     for _ in 0..<4 { _ = drain(session) }
@@ -402,7 +402,7 @@ import Testing
   /// stream that was just opened and has no owner.
   @Test(arguments: 0..<10)
   func lettingGoOfARequestThatWaits(_ round: Int) throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     _ = drain(session)
     _ = Frame.settings().encoded.withUnsafeBytes { session.receive($0) }
     _ = drain(session)
@@ -429,7 +429,7 @@ import Testing
   /// message before them waits for room.
   @Test(arguments: [64, 1 << 18])
   func bodyInParts(_ outputSize: Int) throws {
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.outputSize = outputSize
     let session = try #require(HTTP2Session.make(limits))
     func flush() throws -> [Frame] {

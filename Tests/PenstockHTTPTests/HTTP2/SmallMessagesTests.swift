@@ -9,7 +9,7 @@ import Testing
 /// the windows permit.
 extension SessionTests {
   private func openStream(_ settings: [(UInt16, UInt32)] = []) throws -> (HTTP2Session, HTTP2Stream) {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     _ = drain(session)
     #expect(Frame.settings(settings).encoded.withUnsafeBytes { session.receive($0) })
     let stream = HTTP2Stream(Recorder(session, takes: true))

@@ -29,7 +29,7 @@ extension SessionTests {
 
   /// Makes a session with `count` open streams. One of them has used up the connection's window.
   private func fullSession(_ count: Int = HTTP2Session.opensAnyway) throws -> HTTP2Session {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     _ = drain(session)
     _ = Frame.settings([(3, 1000), (4, 1 << 20)]).encoded.withUnsafeBytes { session.receive($0) }
     for _ in 1..<count { _ = add(0, whole: false, to: session) }
@@ -109,7 +109,7 @@ extension SessionTests {
   /// or never.
   @Test(arguments: [(10, false), (0, false), (0, true)])
   func aRequestThatWaitsForTheOutputIsUnprocessed(_ size: Int, _ hasNoBody: Bool) throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     _ = drain(session)
     #expect(Frame.settings().encoded.withUnsafeBytes { session.receive($0) })
     let (stream, recorder) = add(size, whole: size > 0, to: session)
@@ -141,7 +141,7 @@ extension SessionTests {
 
   /// The server permits no stream. The queue must release calls that have ended.
   @Test func queuedCallsThatEndAreForgotten() throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     _ = drain(session)
     receive(.settings([(3, 0)]), session)
     for _ in 0..<10_000 {
@@ -177,7 +177,7 @@ extension SessionTests {
   /// The owner of a stream refuses to open it. This uses up none of the window, so the same `collect` sends
   /// the next request. It must do so, because no later event may cause another `collect`.
   @Test func whatDoesNotOpenTakesNoRoom() throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     receive(.settings(), session)
     _ = drain(session)
     let refused = HTTP2Stream()
@@ -192,7 +192,7 @@ extension SessionTests {
   }
 
   @Test func aStreamThatEndsInWhatIsSaidLeavesItsPlace() throws {
-    let session = try #require(HTTP2Session.make(HTTP2Limits()))
+    let session = try #require(HTTP2Session.make(TransportLimits()))
     receive(.settings([(3, 1)]), session)
     let first = HTTP2Stream()
     first.owner = Idle(opens: true)
@@ -219,7 +219,7 @@ extension SessionTests {
   /// fewer at once until the peer has taken streams for a while.
   @Test func slotsAfterARefusal() throws {
     let clock = Clock()
-    let session = try #require(HTTP2Session.make(HTTP2Limits(), clock))
+    let session = try #require(HTTP2Session.make(TransportLimits(), clock))
     receive(.settings([(3, 4)]), session)
     func open() -> Int32 {
       let (stream, _) = add(10, to: session)

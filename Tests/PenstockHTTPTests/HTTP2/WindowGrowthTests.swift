@@ -169,7 +169,7 @@ private final class FarServer {
   init(mostWindow: Int, window: Int = 65535) throws {
     let clock = Clock()
     self.clock = clock
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.streamWindow = window
     limits.connectionWindow = window
     limits.mostWindow = mostWindow

@@ -85,8 +85,8 @@ import Testing
     options.backoff.initial = backoff
     let destination =
       greeted
-      ? GreetedDestination(parsed, name, source, HTTP2Limits(), options)
-      : Destination(parsed, name, source, HTTP2Limits(), options)
+      ? GreetedDestination(parsed, name, source, TransportLimits(), options)
+      : Destination(parsed, name, source, TransportLimits(), options)
     let defaults = RequestDefaults(
       privacy: source == nil ? .cleartext : .tls, authority: parsed.authority, userAgent: bytes("test"))
     let core = ChannelCore(

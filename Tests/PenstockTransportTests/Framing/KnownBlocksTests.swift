@@ -99,7 +99,7 @@ import Testing
     private var sizes: [Int] = []
     private var sent = 0
 
-    init(_ limits: HTTP2Limits = HTTP2Limits()) throws {
+    init(_ limits: TransportLimits = TransportLimits()) throws {
       session = try #require(HTTP2Session.make(limits))
       for _ in 0..<4 { _ = take() }
       settings([])
@@ -287,7 +287,7 @@ import Testing
   /// The output has no room. The frame of a kept block must not wait, so no kept block is used then. None is
   /// used either while another HEADERS frame waits.
   @Test func outputWithoutRoom() throws {
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.outputSize = 64
     let pair = try Pair(limits)
     func add(_ count: Int, bytes: Int = 3) {
@@ -350,7 +350,7 @@ import Testing
   func random(_ seed: Int) throws {
     var random = SplitMix(state: UInt64(seed))
     func next(_ bound: Int) -> Int { random.next(below: bound) }
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.outputSize = next(2) == 0 ? 200 : 1 << 18
     let pair = try Pair(limits)
     let other = RequestDefaults(privacy: .tls, authority: bytes("other:2"), userAgent: bytes("x/1"))

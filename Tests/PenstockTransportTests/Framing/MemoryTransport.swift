@@ -121,7 +121,7 @@ final class MemoryChannel {
     let defaults = RequestDefaults(
       privacy: .cleartext, authority: name, userAgent: bytes("test"), framings: LineFraming.Factory(opening))
     core = ChannelCore(
-      runtime, defaults, Destination(target, name, nil, HTTP2Limits(), ChannelOptions()), Nobody())
+      runtime, defaults, Destination(target, name, nil, TransportLimits(), ChannelOptions()), Nobody())
   }
 }
 

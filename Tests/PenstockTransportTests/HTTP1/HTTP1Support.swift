@@ -30,7 +30,7 @@ func http1Client(
       guard case .made(let made) = TLSSource.make(tls) else { return nil }
       source = made
     }
-    var limits = HTTP2Limits()
+    var limits = TransportLimits()
     limits.streamWindow = options.initialStreamWindow
     limits.maxHeaderList = options.maxHeaderListBytes
     let defaults = RequestDefaults(

@@ -1,10 +1,13 @@
-import PenstockCall
+public import PenstockCall
+import PenstockLoop
 import PenstockWire
 import Synchronization
-import PenstockLoop
-import PenstockLink
-import PenstockHTTP
-import PenstockTransport
+
+/// The loop of a call, as its tickets use it. Any thread.
+public protocol TicketLoop: AnyObject {
+  /// After `nanoseconds`, resolves the ticket with `resolution`, unless it was resolved before.
+  func resolve(_ ticket: UInt64, of call: Call, _ resolution: Call.Resolution, afterNanoseconds nanoseconds: UInt64)
+}
 
 /// Finds tickets by their number, on any thread.
 ///
@@ -14,7 +17,7 @@ import PenstockTransport
 /// can't be mistaken for another ticket. Spent tickets are not stored. If no book has the ticket's book
 /// number, the ticket counts as gone, usually because its call has ended. If the book does not list the
 /// ticket, the ticket counts as spent.
-final class TicketTable: @unchecked Sendable {
+public final class TicketTable: @unchecked Sendable {
   private struct Slot {
     var number: UInt64 = 0
     var book: TicketBook?
@@ -35,7 +38,7 @@ final class TicketTable: @unchecked Sendable {
 
   /// The table of this process. A forked child makes a new table, unless it takes over the parent's handles
   /// (`Fork`).
-  static var shared: TicketTable {
+  public static var shared: TicketTable {
     Process.withLock { () -> TicketTable in
       let slot = Process.slot(processSlot)
       if let raw = UnsafeRawPointer(bitPattern: slot.pointee) {
@@ -93,7 +96,7 @@ final class TicketTable: @unchecked Sendable {
 
 /// The tickets of one call, in the order of issue. Thousands of tickets may be open, so a ticket is found by
 /// binary search.
-final class TicketBook: @unchecked Sendable {
+public final class TicketBook: @unchecked Sendable {
   /// The hop and the event for which a ticket was issued, and the request that goes with the event.
   struct Claim {
     /// The hop. The reference is not counted: while the ticket is open, the call has not ended and holds the
@@ -126,7 +129,7 @@ final class TicketBook: @unchecked Sendable {
   private let lock = Lock()
   /// The call; nil once it has ended.
   private var call: Call?
-  private var runtime: Runtime?
+  private var loop: (any TicketLoop)?
   /// The tickets, sorted by number.
   private var entries: [Entry] = []
   private var spentCount = 0
@@ -135,15 +138,15 @@ final class TicketBook: @unchecked Sendable {
   private var numbers: [UInt64] = []
   private var newest: UInt64 = 0
 
-  init(_ table: TicketTable, _ call: Call, _ runtime: Runtime? = nil) {
+  public init(_ table: TicketTable, _ call: Call, _ loop: (any TicketLoop)? = nil) {
     self.table = table
     self.call = call
-    self.runtime = runtime
+    self.loop = loop
   }
 
   /// Issues a ticket. Any thread. If the call has ended, returns a ticket that is already gone. 0: the book
   /// numbers are used up.
-  func issue(_ event: Event, of hop: Hop?, start: Request?) -> UInt64 {
+  public func issue(_ event: Event, of hop: Hop?, start: Request?) -> UInt64 {
     lock.lock()
     defer { lock.unlock() }
     guard call != nil else { return newest | TicketBook.lastTurn }
@@ -171,7 +174,7 @@ final class TicketBook: @unchecked Sendable {
 
   /// Spends a ticket, if it is open and its event allows `verdict`. Only the thread that has spent the ticket
   /// may resolve the event.
-  func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
+  public func spend(_ ticket: UInt64, for verdict: Verdict?) -> (Outcome, Call?) {
     lock.lock()
     let (outcome, index, claim) = find(ticket)
     if let claim, let verdict, !claim.event.kind.resolves(with: verdict) {
@@ -208,7 +211,7 @@ final class TicketBook: @unchecked Sendable {
     if spentCount * 2 >= entries.count { dropSpent() }
   }
 
-  func lose(_ ticket: UInt64) {
+  public func lose(_ ticket: UInt64) {
     lock.lock()
     let (_, index, claim) = find(ticket)
     if claim != nil { entries[index].state = .lost }
@@ -217,7 +220,7 @@ final class TicketBook: @unchecked Sendable {
   }
 
   /// Checks, without spending it, whether the ticket is open and its event allows `verdict`.
-  func look(_ ticket: UInt64, for verdict: Verdict? = nil) -> (Outcome, Call?) {
+  public func look(_ ticket: UInt64, for verdict: Verdict? = nil) -> (Outcome, Call?) {
     lock.lock()
     defer { lock.unlock() }
     let (outcome, _, claim) = find(ticket)
@@ -235,8 +238,8 @@ final class TicketBook: @unchecked Sendable {
     return (.ok, WaitingHop(hop, claim.event, ticket: ticket, start: claim.start))
   }
 
-  /// The runtime that drives the call; nil once the call has ended.
-  var driver: Runtime? { lock.withLock { runtime } }
+  /// The loop of the call; nil once the call has ended.
+  fileprivate var liveLoop: (any TicketLoop)? { lock.withLock { loop } }
 
   /// If the ticket is open, runs `change` under the lock, so that no other thread spends the ticket in the
   /// meantime.
@@ -246,14 +249,14 @@ final class TicketBook: @unchecked Sendable {
 
   /// The room that the message of an event takes now. The lock keeps out a thread that replaces the message by
   /// the event's ticket.
-  func room(of message: Message) -> Int { lock.withLock { message.room } }
+  public func room(of message: Message) -> Int { lock.withLock { message.room } }
 
-  func close() {
+  public func close() {
     lock.lock()
-    let last = (call, runtime)
+    let last = (call, loop)
     let rest = entries
     call = nil
-    runtime = nil
+    loop = nil
     entries = []
     spentCount = 0
     lock.unlock()
@@ -317,13 +320,8 @@ public enum Tickets {
     guard ticket != 0 else { return .invalidArgument }
     guard let book = TicketTable.shared.book(of: ticket) else { return .gone }
     let (outcome, call) = book.look(ticket, for: resolution.verdict)
-    guard outcome == .ok, let call, let runtime = book.driver else { return outcome }
-    let time = runtime.time(after: nanoseconds)
-    if resolution.verdict == .next {
-      call.submit(.resume(ticket, at: time))
-    } else {
-      _ = runtime.post(DelayedResolution(call, ticket, resolution, at: time))
-    }
+    guard outcome == .ok, let call, let loop = book.liveLoop else { return outcome }
+    loop.resolve(ticket, of: call, resolution, afterNanoseconds: nanoseconds)
     return .ok
   }
 
@@ -342,7 +340,7 @@ public enum Tickets {
 
 extension Call.Resolution {
   /// The verdict of this resolution; nil: the resolution ends the call instead.
-  var verdict: Verdict? {
+  public var verdict: Verdict? {
     if case .verdict(let verdict) = self { return verdict }
     return nil
   }

@@ -7,8 +7,10 @@ import PenstockHTTP
 /// list of all framings.
 ///
 /// The function is in a class, so that a test can use a subclass.
-class Framings {
-  func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
+public class Framings {
+  public init() {}
+
+  public func make(_ request: Request, _ defaults: RequestDefaults) -> Framing {
     let framing = new(request, defaults)
     if let own = defaults.compressors { framing.compressors = own }
     return framing
@@ -37,20 +39,20 @@ class Framings {
 /// It is a class, and not a protocol, so that a reference can be borrowed without reference counting. A
 /// function with `mustOverride` is needed by each framing, or by each that lets it be called (`rest`,
 /// `sendsRest`, `isBusy`, `hearsEnd`); the others have a default here.
-class Framing {
+public class Framing {
   /// The moment when a request's headers can be made.
-  enum Opening: Equatable {
+  public enum Opening: Equatable {
     case atOnce
     /// The headers can be made only when all request messages are known. For example, the path of a GET
     /// contains the message.
     case whole
   }
 
-  final let opening: Opening
+  public final let opening: Opening
   /// The number of messages that are sent in the headers, not in the body.
-  final var messagesInHeaders: UInt32 = 0
+  public final var messagesInHeaders: UInt32 = 0
 
-  init(opening: Opening = .atOnce) {
+  public init(opening: Opening = .atOnce) {
     self.opening = opening
     confine(self)
   }
@@ -59,12 +61,12 @@ class Framing {
 
   /// Adds the request's header list in the order of sending, pseudo headers first. The list has pointers into
   /// the request's own bytes. False: no memory.
-  func requestHeaders(
+  public func requestHeaders(
     _ request: Request, _ defaults: RequestDefaults, now: UInt64, into fields: FieldList
   ) -> Bool { mustOverride(false) }
-  func encode(_ message: Message) -> FramedMessage { mustOverride(.inHeaders(size: 0, wireSize: 0)) }
+  public func encode(_ message: Message) -> FramedMessage { mustOverride(.inHeaders(size: 0, wireSize: 0)) }
   /// The part of the request's body that the framing has not returned yet.
-  enum Rest: Equatable {
+  public enum Rest: Equatable {
     case nothing
     /// A large message, which is being compressed or encoded in slices. Other messages may wait behind it. A
     /// call of `encodeNext` in a later turn does the next slice.
@@ -72,45 +74,45 @@ class Framing {
     /// The last bytes so far. Their form depends on the bytes that follow, or on the end of the body.
     case bytes
   }
-  final var rest = Rest.nothing
-  final var isPacking: Bool { rest == .message }
-  func encodeNext() -> FramedMessage { mustOverride(.later) }
+  public final var rest = Rest.nothing
+  public final var isPacking: Bool { rest == .message }
+  public func encodeNext() -> FramedMessage { mustOverride(.later) }
   /// Returns the last piece of the body. Called at the half-close if `rest` is `bytes`.
-  func lastPiece() -> FramedMessage { mustOverride(.later) }
+  public func lastPiece() -> FramedMessage { mustOverride(.later) }
   /// Whether the attempt sends `lastPiece` before the half-close, too, if nothing comes behind: the server may need the
   /// whole message for its answer.
-  final var sendsRest = false
+  public final var sendsRest = false
   /// Whether the attempt may wait a while for what comes behind, if `sendsRest`.
-  var mayWaitWithRest: Bool { mustOverride(false) }
+  public var mayWaitWithRest: Bool { mustOverride(false) }
   /// Keeps the timer for that wait as `timer`.
-  func keep(_ timer: ChannelTimer) { mustOverride(()) }
+  public func keep(_ timer: Timer) { mustOverride(()) }
 
   // MARK: Response
 
-  func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
+  public func responseHeaders(_ block: HeaderBlock, endsStream: Bool) -> ResponseStart {
     mustOverride(.informational)
   }
   /// Decodes bytes of the body, up to the end of one message. Must not be called while `isBusy`.
-  func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
+  public func decode(_ bytes: ByteView) -> (consumed: Int, step: BodyStep) {
     mustOverride((bytes.count, .needsMore))
   }
   /// Whether a large message was received and is being decompressed, in slices. A call of `proceed` in the
   /// next turn does the next slice.
-  final var isBusy = false
-  func proceed() -> BodyStep { mustOverride(.needsMore) }
+  public final var isBusy = false
+  public func proceed() -> BodyStep { mustOverride(.needsMore) }
   /// The timer that the attempt disarms when it ends; nil, as by default: the framing has none.
-  var timer: ChannelTimer? { nil }
+  public var timer: Timer? { nil }
   /// Whether the attempt has to call `bodyEnds` when the stream has ended.
-  final var hearsEnd = false
+  public final var hearsEnd = false
   /// Returns the last step of a body whose own bytes do not mark its end. Called once if `hearsEnd`, when the
   /// stream has ended without an error and `decode` has used the whole body.
-  func bodyEnds() -> BodyStep { mustOverride(.needsMore) }
+  public func bodyEnds() -> BodyStep { mustOverride(.needsMore) }
   /// The status that the trailers in `block` contain; nil, as by default: the protocol has the
   /// status elsewhere.
-  func status(ofTrailers block: HeaderBlock) -> Status? { nil }
+  public func status(ofTrailers block: HeaderBlock) -> Status? { nil }
   /// The status of a stream that has ended, after `decode` has used the whole body. `trailers`: the status
   /// from the trailers, or from the body in protocols that have it there.
-  func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+  public func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
     mustOverride(trailers ?? Status(.unknown))
   }
 
@@ -118,19 +120,19 @@ class Framing {
 
   /// The space within the unfinished message into which its next bytes may be received, before `decode` gets
   /// them; nil, as by default: no such space.
-  func space() -> UnsafeMutableRawBufferPointer? { nil }
+  public func space() -> UnsafeMutableRawBufferPointer? { nil }
   /// Whether `bytes` begin with a whole message. False also if an earlier message is unfinished.
   /// By default nothing is read ahead.
-  func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
+  public func beginsWithMessage(_ bytes: ByteView) -> Bool { false }
   /// Whether `bytes` begin with the whole last frame, uncompressed. It is read even without demand. By default
   /// no frame is the last.
-  func beginsWithLast(_ bytes: ByteView) -> Bool { false }
+  public func beginsWithLast(_ bytes: ByteView) -> Bool { false }
   /// Whether `bytes` begin with two whole messages, and the first message is not compressed and has at most
   /// `limit` bytes. By default nothing is read ahead.
-  func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
+  public func beginsWithTwo(_ bytes: ByteView, limit: Int) -> Bool { false }
 }
 
-enum FramedMessage {
+public enum FramedMessage {
   case piece(BodyPiece)
   /// The message is sent in the headers, and is counted in `messagesInHeaders`. `size`: its size in bytes,
   /// perhaps compressed. `wireSize`: its size as it is sent.
@@ -140,7 +142,7 @@ enum FramedMessage {
   case failed(Status)
 }
 
-enum ResponseStart {
+public enum ResponseStart {
   /// An informational (1xx) response. The final response follows.
   case informational
   case headers(Metadata)
@@ -154,7 +156,7 @@ enum ResponseStart {
   case ended(Status)
 }
 
-enum BodyStep {
+public enum BodyStep {
   case needsMore
   /// The message is not decompressed yet. `proceed` does so in later turns; until then `isBusy` is true.
   case busy

@@ -161,14 +161,14 @@ public final class MessageCompression {
 
 /// The compressors of a channel. A further one makes a new list, so that the header fields that name them are made anew.
 /// Driving thread only.
-final class ProgramCompressors {
+public final class ProgramCompressors {
   private let all: [ProgramCompressor]
   private let mark: ClockMark
   /// The names of all compressions that answers may use, those of the program first, with gaps for the library's own.
-  let names: ByteBuffer
+  public let names: ByteBuffer
 
   /// `earlier`: the compressors so far; one with the same name as `added` counts no more.
-  init(_ earlier: ProgramCompressors?, _ added: ProgramCompressor, _ mark: ClockMark) {
+  public init(_ earlier: ProgramCompressors?, _ added: ProgramCompressor, _ mark: ClockMark) {
     all = (earlier?.all ?? []).filter { $0.name != added.name } + [added]
     self.mark = mark
     names = ByteBuffer()
@@ -176,7 +176,7 @@ final class ProgramCompressors {
   }
 
   /// The compressor with this name: "All content codings are case-insensitive" (RFC 9110 section 8.4.1).
-  func find(_ name: ByteView) -> ProgramCompressor? {
+  public func find(_ name: ByteView) -> ProgramCompressor? {
     for one in all where one.name.name.count == name.count && hasPrefixIgnoringCase(name, one.name.name) {
       return one
     }
@@ -184,5 +184,5 @@ final class ProgramCompressors {
   }
 
   /// Notes that a function of the program has run, which may have taken long.
-  func haveRun() { mark.isStale = true }
+  public func haveRun() { mark.isStale = true }
 }

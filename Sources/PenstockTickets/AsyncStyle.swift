@@ -1,6 +1,5 @@
 public import PenstockCall
 import PenstockWire
-import PenstockHTTP
 
 /// The asynchronous style of interceptors: an ordinary interceptor whose callbacks pause or hold each event, and
 /// give the user a handle of the hop at that event. Signals and `onPick` are as in an ordinary interceptor.

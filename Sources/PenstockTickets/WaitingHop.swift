@@ -1,9 +1,6 @@
 public import PenstockCall
 public import PenstockWire
 import PenstockLoop
-import PenstockLink
-import PenstockHTTP
-import PenstockTransport
 
 /// A handle of a hop at an event that may wait. A callback in asynchronous style gets such a handle, and the
 /// user has to resolve the event with it. `Tickets.hop` makes a handle for a ticket; with that handle the

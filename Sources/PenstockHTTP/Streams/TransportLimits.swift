@@ -1,5 +1,5 @@
 /// The limits that a client announces to its peer, and those that it observes itself.
-public struct HTTP2Limits {
+public struct TransportLimits {
   /// The most bytes of one stream's body that may be on the network or unread.
   public var streamWindow = 1 << 20
   /// The most bytes that may be on the network for the whole connection (see `ConnectionWindow`). Unread
@@ -13,14 +13,4 @@ public struct HTTP2Limits {
   var outputSize = 256 << 10
 
   public init() {}
-}
-
-/// The clock of a session, and the round-trip time of its connection.
-class SessionTimes {
-  /// The time in nanoseconds, counted from an arbitrary start. By default it stands still.
-  var now: UInt64 { 0 }
-  /// A uniformly distributed random number; always 0 by default.
-  var random: UInt64 { 0 }
-  /// The round-trip time in nanoseconds; 0, as by default: not known.
-  var roundTrip: UInt64 { 0 }
 }

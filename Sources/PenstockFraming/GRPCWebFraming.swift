@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockWire
 import PenstockLink
+import PenstockLoop
 import PenstockHTTP
 
 /// The client side of gRPC-Web (PROTOCOL-WEB). The body has gRPC's frames, and one more frame at the end with
@@ -14,7 +15,7 @@ final class GRPCWebFraming: CommonFraming {
   /// have received.
   private let padsEach: Bool
   /// The timer of the attempt, which pads the last bytes so far of a bidi call if nothing comes behind them soon.
-  private var padding: ChannelTimer?
+  private var padding: Timer?
   /// Whether a part of the answer's body has come since the last padding.
   private var isAnswered = false
   /// The last bytes of the request so far, at most two, which are not a whole group of base64.
@@ -138,8 +139,8 @@ final class GRPCWebFraming: CommonFraming {
 
   /// While the peer answers, each message is padded at once. Otherwise others may come behind it in the same piece.
   override var mayWaitWithRest: Bool { !isAnswered }
-  override var timer: ChannelTimer? { padding }
-  override func keep(_ timer: ChannelTimer) { padding = timer }
+  override var timer: Timer? { padding }
+  override func keep(_ timer: Timer) { padding = timer }
 
   /// Adds the whole groups of `left` and `bytes` to `out`, in base64. `left` gets the other bytes.
   private func add(_ bytes: ByteView, to out: ByteBuffer) -> Bool {

@@ -3,33 +3,33 @@ import PenstockHTTP
 import PenstockWire
 
 /// The data that all requests of a channel share.
-final class RequestDefaults {
-  let privacy: Privacy
+public final class RequestDefaults {
+  public let privacy: Privacy
   /// The authority, without a NUL.
-  let authority: ByteBuffer
-  let userAgent: ByteBuffer
-  let framings: Framings
-  let rpc: RPCProtocol
+  public let authority: ByteBuffer
+  public let userAgent: ByteBuffer
+  public let framings: Framings
+  public let rpc: RPCProtocol
   /// The path of a target that is a URL, without a slash at its end. It is put before the path of each
   /// method. nil: the target has no path.
-  let prefix: ByteBuffer?
+  public let prefix: ByteBuffer?
   /// The most bytes of a GET request's path and query, without `prefix`.
-  let mostQueryBytes: Int
+  public let mostQueryBytes: Int
   /// Whether answers may be compressed by zstd.
-  let acceptsZstd: Bool
+  public let acceptsZstd: Bool
   /// The compressors of the program; nil: it has none.
-  let compressors: ProgramCompressors?
+  public let compressors: ProgramCompressors?
   /// The compressions that answers may use, if the program has some of its own: all of them, and those that compress.
   private let accepted = ByteBuffer()
   private let acceptedPacked = ByteBuffer()
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
   /// fields of all other calls.
-  let unary = Unary()
+  public let unary = Unary()
 
-  final class Unary {}
+  public final class Unary {}
 
   /// Makes the defaults. `mostURLBytes`: the longest path of a GET request in bytes, with its query.
-  init(
+  public init(
     privacy: Privacy, authority: ByteBuffer, userAgent: ByteBuffer, framings: Framings = Framings(),
     rpc: RPCProtocol = .grpc, prefix: ByteBuffer? = nil, mostURLBytes: Int = 0,
     acceptsZstd: Bool = false, compressors: ProgramCompressors? = nil
@@ -49,7 +49,7 @@ final class RequestDefaults {
   }
 
   /// These defaults for a channel that has these compressors of the program.
-  func with(_ compressors: ProgramCompressors?) -> RequestDefaults {
+  public func with(_ compressors: ProgramCompressors?) -> RequestDefaults {
     RequestDefaults(
       privacy: privacy, authority: authority, userAgent: userAgent, framings: framings, rpc: rpc,
       prefix: prefix,

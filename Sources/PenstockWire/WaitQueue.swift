@@ -1,5 +1,3 @@
-import PenstockWire
-
 public protocol Queued: AnyObject {
   /// Whether the element still waits, so that the queue must not skip it.
   var isWaiting: Bool { get }
