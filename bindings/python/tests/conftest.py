@@ -138,7 +138,7 @@ def _nothing_is_left(
     # pytest keeps the fixtures' values, and the exceptions that were logged.
     request.node.funcargs.clear()
     # Finalizers may run on the driving thread, so they may be late.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     reported: Any = request.config.pluginmanager.get_plugin("logging-plugin")
     while native() - before:
         reported.report_handler.records.clear()

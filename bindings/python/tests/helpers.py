@@ -52,8 +52,8 @@ class Only(Interceptor):
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Waits until ``holds()`` is true, for 20 s at most."""
-    deadline = time.monotonic() + 20
+    """Waits until ``holds()`` is true, for a minute at most."""
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.001)

@@ -21,6 +21,8 @@ from helpers import eventually, unary
 from penstock import Channel, Connecting, StatusCode, aio
 
 SOON = {"initial_backoff_ms": 10, "max_backoff_ms": 10, "connect_timeout_ms": 2000}
+# One attempt to connect: after it nothing calls the connector any more.
+ONCE = {"initial_backoff_ms": 600000, "max_backoff_ms": 600000}
 
 
 def dial(connecting: Connecting) -> socket.socket:
@@ -120,7 +122,7 @@ def test_wrong_answers(server: str, given: Any, words: str) -> None:
         made.append(socket.socket())
         return made[-1]
 
-    with Channel(server, tls=False, connector=connect, options=SOON) as channel:
+    with Channel(server, tls=False, connector=connect, options=ONCE) as channel:
         assert words in unavailable(channel)
     for one in made:
         assert one.fileno() >= 0
@@ -164,8 +166,7 @@ def test_a_connector_answers_later(server: str) -> None:
 
 def test_nobody_waits_any_more(server: str) -> None:
     later = Later()
-    options = {"connect_timeout_ms": 30, "initial_backoff_ms": 600000, "max_backoff_ms": 600000}
-    with Channel(server, tls=False, connector=later, options=options) as channel:
+    with Channel(server, tls=False, connector=later, options={"connect_timeout_ms": 30, **ONCE}) as channel:
         assert "connect timeout: the connector has not answered" in unavailable(channel)
         eventually(lambda: later.cancelled == later.connecting)
         late = dial(later.connecting[0])
@@ -252,7 +253,7 @@ def test_a_socket_of_tls_is_refused(servers: Dict[str, str], certificates: Path)
         made.append(context.wrap_socket(dial(connecting), server_hostname="localhost"))
         return made[-1]
 
-    with Channel(servers["tls"], tls=False, connector=connect, options=SOON) as channel:
+    with Channel(servers["tls"], tls=False, connector=connect, options=ONCE) as channel:
         assert "TypeError: TLS is the library's" in unavailable(channel)
     for one in made:
         one.close()

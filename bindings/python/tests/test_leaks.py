@@ -25,8 +25,8 @@ def descriptors() -> int:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Waits up to 20 s until the condition is true. (Finalizers run on the driving thread, so they may be late.)"""
-    deadline = time.monotonic() + 20
+    """Waits up to a minute until the condition is true. (Finalizers run on the driving thread, so they may be late.)"""
+    deadline = time.monotonic() + 60
     poke = threading.Event()
     while not condition():
         gc.collect()
