@@ -177,9 +177,8 @@ let fuzzers: [Target] =
     .executableTarget(
       name: "penstock-fuzz",
       dependencies: [
-        "PenstockABI", "PenstockClient", "PenstockTransport", "PenstockHTTP", "PenstockLink",
-        "PenstockChannel", "PenstockCall", "PenstockLoop",
-        "PenstockNames",
+        "PenstockABI", "PenstockJSON", "PenstockClient", "PenstockTransport", "PenstockFraming",
+        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
         "PenstockWire", "CPenstock", "CPenstockSystem", "CPenstockOpenSSL",
       ],
       path: "fuzz", exclude: ["corpus"], swiftSettings: swift + [.unsafeFlags(["-parse-as-library"])],
@@ -266,13 +265,20 @@ let package = Package(
       ],
       swiftSettings: small),
     .target(
+      name: "PenstockJSON",
+      dependencies: [
+        "PenstockReady", "PenstockClient", "PenstockTransport", "PenstockFraming", "PenstockHTTP",
+        "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames", "PenstockWire",
+        "CPenstockMemory", "CPenstockSystem", "CPenstockJansson",
+      ],
+      swiftSettings: small),
+    .target(
       name: "PenstockABI",
       dependencies: [
-        "PenstockReady", "PenstockClient", "PenstockTickets", "PenstockTransport", "PenstockFraming",
-        "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop", "PenstockNames",
-        "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockJansson", "CPenstockVersion",
-        "CPenstockLibraries",
-        "CPenstock",
+        "PenstockJSON", "PenstockReady", "PenstockClient", "PenstockTickets", "PenstockTransport",
+        "PenstockFraming", "PenstockHTTP", "PenstockLink", "PenstockChannel", "PenstockCall", "PenstockLoop",
+        "PenstockNames", "PenstockWire", "CPenstockMemory", "CPenstockSystem", "CPenstockVersion",
+        "CPenstockLibraries", "CPenstock",
       ]
         + shimmed,
       swiftSettings: small),

@@ -1,5 +1,6 @@
 import CPenstockMemory
 public import CPenstock
+import PenstockJSON
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -52,81 +53,7 @@ func bytes(_ data: UnsafeRawPointer?, _ length: Int) -> ByteView? {
 /// Whether memory is so low that nothing new is made (Sources/CPenstockEmbedded/reserve.c).
 var memoryIsLow: Bool { cm_is_low() != 0 }
 
-/// A static string as a C string. The storage of a static string ends with a NUL.
-func cString(_ text: StaticString) -> UnsafePointer<CChar> {
-  UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
-}
-
-func cString(_ terminated: ByteBuffer) -> UnsafePointer<CChar> {
-  terminated.view.baseAddress.map { $0.assumingMemoryBound(to: CChar.self) } ?? cString("")
-}
-
-func cString(_ terminated: ByteView) -> UnsafePointer<CChar> {
-  terminated.baseAddress.map { $0.assumingMemoryBound(to: CChar.self) } ?? cString("")
-}
-
-extension Outcome {
-  var name: StaticString {
-    switch self {
-    case .ok: "PENSTOCK_OK"
-    case .invalidArgument: "PENSTOCK_E_INVALID_ARGUMENT"
-    case .invalidJSON: "PENSTOCK_E_INVALID_JSON"
-    case .noMemory: "PENSTOCK_E_NO_MEMORY"
-    case .unsupported: "PENSTOCK_E_UNSUPPORTED"
-    case .already: "PENSTOCK_E_ALREADY"
-    case .gone: "PENSTOCK_E_GONE"
-    case .wouldBlock: "PENSTOCK_E_WOULD_BLOCK"
-    case .wouldDeadlock: "PENSTOCK_E_WOULD_DEADLOCK"
-    case .busy: "PENSTOCK_E_BUSY"
-    case .timedOut: "PENSTOCK_E_TIMEOUT"
-    case .interrupted: "PENSTOCK_E_INTERRUPTED"
-    case .forked: "PENSTOCK_E_FORKED"
-    case .closed: "PENSTOCK_E_CLOSED"
-    case .notFound: "PENSTOCK_E_NOT_FOUND"
-    case .state: "PENSTOCK_E_STATE"
-    case .tooLarge: "PENSTOCK_E_TOO_LARGE"
-    case .system: "PENSTOCK_E_SYSTEM"
-    case .end: "PENSTOCK_E_END"
-    }
-  }
-}
-
-/// The reason why an exported function has failed: a `penstock_error`. Immutable.
-final class Failure {
-  let outcome: Outcome
-  /// The message, followed by a NUL; nil: there was no memory for it.
-  let message: ByteBuffer?
-  /// The JSON path of the wrong value; nil if the failure does not concern JSON.
-  let path: ByteBuffer?
-  private(set) var json: UnsafeMutablePointer<CChar>?
-
-  init(_ outcome: Outcome, _ parts: ByteView..., path: ByteBuffer? = nil) {
-    self.outcome = outcome
-    let raw = ByteBuffer()
-    let message = ByteBuffer()
-    let isWhole =
-      parts.allSatisfy { raw.append($0) } && UTF8Repair.repair(raw.view, into: message)
-      && message.append(byte: 0)
-    self.message = isWhole ? message : nil
-    self.path = path
-    guard isWhole else { return }
-    json = JSON.object { object in
-      object.set("code", JSON.string(outcome.name.bytes))
-      object.set("message", JSON.string(ByteView(rebasing: message.view.dropLast())))
-      object.set("path", path.map { JSON.string($0.view) } ?? JSON.null)
-    }.text()
-  }
-
-  convenience init(_ outcome: Outcome, _ message: StaticString) { self.init(outcome, message.bytes) }
-
-  deinit { free(json) }
-
-  /// The texts of a failure for which there was no memory.
-  static var noMemory: StaticString { "no memory" }
-  static var noMemoryJSON: StaticString {
-    #"{"code": "PENSTOCK_E_NO_MEMORY", "message": "no memory", "path": null}"#
-  }
-
+extension Failure {
   /// Passes the failure to the caller of an exported function, if `out` is not NULL. Returns the failure's
   /// result code.
   func report(_ out: UnsafeMutablePointer<OpaquePointer?>?) -> penstock_result {

@@ -1,5 +1,6 @@
 import CPenstockMemory
 public import CPenstock
+import PenstockJSON
 import PenstockCall
 import PenstockChannel
 import PenstockTransport

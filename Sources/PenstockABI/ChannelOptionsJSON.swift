@@ -1,3 +1,4 @@
+import PenstockJSON
 import PenstockCall
 import PenstockChannel
 import PenstockTransport
@@ -5,12 +6,7 @@ import PenstockWire
 import PenstockLink
 import PenstockClient
 
-/// The channel options of channel.h after they were read; the rows in Options.swift fill in this object.
-struct ParsedChannelOptions {
-  var transport = ChannelOptions()
-  var defaults = CallDefaults()
-  var newestFirst = false
-
+extension ParsedChannelOptions {
   enum Made {
     case success(ClientChannel)
     case failure(Failure)

@@ -1,4 +1,5 @@
 import CPenstock
+import PenstockJSON
 import PenstockCall
 import PenstockClient
 import PenstockTransport

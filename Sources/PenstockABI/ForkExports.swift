@@ -1,4 +1,5 @@
 import CPenstock
+import PenstockJSON
 import PenstockTransport
 import PenstockLoop
 import PenstockClient

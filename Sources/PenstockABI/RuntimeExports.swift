@@ -1,6 +1,7 @@
 import CPenstockMemory
 public import CPenstock
 import CPenstockSystem
+import PenstockJSON
 import PenstockCall
 import PenstockTransport
 import PenstockWire

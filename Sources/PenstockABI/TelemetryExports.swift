@@ -1,4 +1,5 @@
 public import CPenstock
+import PenstockJSON
 import PenstockCall
 import PenstockClient
 import PenstockLoop

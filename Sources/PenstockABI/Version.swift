@@ -1,6 +1,7 @@
 import CPenstockLibraries
 import CPenstockMemory
 import CPenstockVersion
+import PenstockJSON
 import PenstockWire
 
 /// The library's version, as version.h has it, and those of the libraries below it.

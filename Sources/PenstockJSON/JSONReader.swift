@@ -6,7 +6,7 @@ import PenstockWire
 /// Reads objects of options strictly. An unknown or repeated key, a wrong type, or a value out of range is a
 /// failure, which names the JSON path ("$.tls.verify"). No failure quotes the value of a string, because it
 /// may be a secret.
-struct JSONReader {
+public struct JSONReader {
   typealias Value = UnsafeMutablePointer<json_t>
 
   let value: Value
@@ -48,7 +48,7 @@ struct JSONReader {
   }
 
   /// Parses `text`, and calls `body` with the outermost value, which is valid during the call.
-  static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
+  public static func parse(_ text: ByteView, _ body: (JSONReader) -> Failure?) -> Failure? {
     guard let path = ByteBuffer(copying: ("$" as StaticString).bytes) else {
       return Failure(.noMemory, "no memory")
     }
@@ -98,21 +98,21 @@ struct JSONReader {
     return nil
   }
 
-  func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
+  public func fail(_ expected: StaticString) -> Failure { fail(expected.bytes, got: typeName.bytes) }
 
   /// The failure for a value that is not `expected`. `hasType`: it has the right type, but another value.
-  func fail(_ expected: StaticString, hasType: Bool) -> Failure {
+  public func fail(_ expected: StaticString, hasType: Bool) -> Failure {
     fail(expected.bytes, got: (hasType ? anotherOfType : typeName).bytes)
   }
 
-  func fail(_ expected: ByteBuffer, hasType: Bool = false) -> Failure {
+  public func fail(_ expected: ByteBuffer, hasType: Bool = false) -> Failure {
     withExtendedLifetime(expected) {
       fail(expected.view, got: (hasType ? anotherOfType : typeName).bytes)
     }
   }
 
   /// The failure for a value that is not an integer (`number` is nil) or is out of range.
-  func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
+  public func fail(_ range: ClosedRange<Int>, got number: Int?) -> Failure {
     let expected = ByteBuffer()
     _ = expected.append("an integer from ")
     append(range.lowerBound, to: expected)
@@ -141,7 +141,7 @@ struct JSONReader {
       (", got " as StaticString).bytes, got, path: path)
   }
 
-  func fail(because parts: ByteView...) -> Failure {
+  public func fail(because parts: ByteView...) -> Failure {
     let whole = ByteBuffer()
     for part in parts { _ = whole.append(part) }
     return Failure(.invalidJSON, path.view, (": " as StaticString).bytes, whole.view, path: path)
@@ -176,7 +176,7 @@ struct JSONReader {
 
   /// Calls `body` for each member of the object. For a key that it does not know, `body` returns
   /// `member.unknown`. The bytes of a string are valid as long as the reader of it.
-  func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
+  public func members(_ body: (_ key: ByteView, _ member: JSONReader) -> Failure?) -> Failure? {
     guard isObject else { return fail("an object") }
     guard let large else { return members(of: piece, value, body) }
     return parts(of: large.text) { part in
@@ -244,7 +244,7 @@ struct JSONReader {
   }
 
   /// The number of members of an object or array; 0: it is neither.
-  var count: Int {
+  public var count: Int {
     guard let large else { return isObject ? json_object_size(value) : json_array_size(value) }
     var count = 0
     let shortage = parts(of: large.text) { part in
@@ -268,9 +268,9 @@ struct JSONReader {
     return JSONReader.load(large.text, &failure)
   }
 
-  var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
+  public var unknown: Failure { fail(because: ("unknown key" as StaticString).bytes) }
 
-  func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
+  public func elements(_ body: (JSONReader) -> Failure?) -> Failure? {
     guard isArray else { return fail("an array") }
     guard let large else { return elements(of: piece, value, from: 0, body) }
     var index = 0
@@ -324,7 +324,7 @@ struct JSONReader {
   }
 
   /// The bytes of a string, which are valid as long as this reader; nil if the value is not a string.
-  var string: ByteView? {
+  public var string: ByteView? {
     guard value.pointee.type == JSON_STRING, let text = json_string_value(value) else { return nil }
     return ByteView(start: text, count: json_string_length(value))
   }
@@ -344,7 +344,7 @@ struct JSONReader {
     return nil
   }
 
-  func string(_ into: (ByteBuffer) -> Void) -> Failure? {
+  public func string(_ into: (ByteBuffer) -> Void) -> Failure? {
     guard let string else { return fail("a string") }
     guard let copied = ByteBuffer(copying: string) else { return Failure(.noMemory, "no memory") }
     into(copied)
@@ -352,7 +352,7 @@ struct JSONReader {
   }
 }
 
-func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
+public func appendDecimal(_ number: UInt64, to buffer: ByteBuffer) -> Bool {
   if number >= 10, !appendDecimal(number / 10, to: buffer) { return false }
   return buffer.append(byte: UInt8(0x30 + number % 10))
 }

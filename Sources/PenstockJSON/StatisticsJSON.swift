@@ -1,5 +1,4 @@
 import CPenstockMemory
-public import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -9,7 +8,7 @@ import PenstockClient
 // The statistics of a call as JSON, which a hop and a reply can give.
 
 /// `platform` is the one whose clock the call's times are from.
-func json(_ stats: CallStatistics, _ values: CallValues?, _ platform: Platform) -> JSON.Value? {
+public func json(_ stats: CallStatistics, _ values: CallValues?, _ platform: Platform) -> JSON.Value? {
   func since(_ time: UInt64) -> JSON.Value? {
     time >= stats.createdAt && time != 0 ? JSON.int((time - stats.createdAt) / 1000) : JSON.null
   }
@@ -102,47 +101,4 @@ private func json(_ security: SecurityFacts) -> JSON.Value? {
     object.set("alpn", JSON.string(security.alpn.view))
     object.set("certificates", JSON.int(security.certificateCount))
   }.value
-}
-
-@_cdecl("penstock_hop_stats_json") @implementation
-public func penstock_hop_stats_json(
-  _ handle: OpaquePointer!, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
-) -> penstock_result {
-  guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.referent(handle).hop
-  if hop.isForked { return PENSTOCK_E_FORKED }
-  let object = json(hop.call.stats, hop.call.knownValues, hop.platform)
-  guard let made = JSON.dump(object) else { return PENSTOCK_E_NO_MEMORY }
-  text.pointee = made
-  return PENSTOCK_OK
-}
-
-@_cdecl("penstock_hop_peer_certificates_pem") @implementation
-public func penstock_hop_peer_certificates_pem(
-  _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
-) -> penstock_result {
-  guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let hop = HopHandle.referent(handle).hop
-  return hop.isForked ? PENSTOCK_E_FORKED : give(hop.call.connection, pem)
-}
-
-@_cdecl("penstock_reply_peer_certificates_pem") @implementation
-public func penstock_reply_peer_certificates_pem(
-  _ handle: OpaquePointer!, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
-) -> penstock_result {
-  guard let handle, let pem else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let reply = object(handle, Reply.self)
-  return Process.isForked(reply.generation) ? PENSTOCK_E_FORKED : give(reply.stats.connection, pem)
-}
-
-private func give(_ connection: ConnectionFacts?, _ pem: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>)
-  -> penstock_result
-{
-  guard let security = connection?.security else { return PENSTOCK_E_NOT_FOUND }
-  guard let made = security.certificates(), let copy = ByteBuffer(copying: made.view), copy.append(byte: 0)
-  else {
-    return PENSTOCK_E_NO_MEMORY
-  }
-  pem.pointee = copy.take().0?.assumingMemoryBound(to: CChar.self)
-  return PENSTOCK_OK
 }

@@ -13,11 +13,11 @@ import PenstockFraming
 // scripts/options knows their names.
 
 /// Allows the keys in the rows of an option table to be the cases of a `switch`.
-func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
+public func ~= (name: StaticString, key: ByteView) -> Bool { bytesEqual(key, name) }
 
 extension JSONReader {
   /// Reads a whole number that has no unit.
-  func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
+  public func count(_ range: ClosedRange<Int>, _ into: (Int) -> Void) -> Failure? {
     guard value.pointee.type == JSON_INTEGER else { return fail(range, got: nil) }
     let number = Int(json_integer_value(value))
     guard range.contains(number) else { return fail(range, got: number) }

@@ -4,7 +4,7 @@ import PenstockWire
 
 // Reads the rules of penstock_ready_header_rules from JSON.
 
-func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure? {
+public func read(_ reader: JSONReader, into lists: inout HeaderEdits.Lists) -> Failure? {
   reader.members { key, member in
     if bytesEqual(key, "request") { return readRules(member) { lists.request = $0 } }
     if bytesEqual(key, "headers") { return readRules(member) { lists.headers = $0 } }

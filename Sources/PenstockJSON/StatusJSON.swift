@@ -3,7 +3,7 @@ import PenstockCall
 import PenstockWire
 
 /// A status as JSON, with "code", "name", "message", "metadata" and "details"; nil: no memory.
-func json(_ status: Status) -> JSON.Value? {
+public func json(_ status: Status) -> JSON.Value? {
   status.settleTrailers()
   return JSON.object { object in
     object.set("code", JSON.int(Int(status.code.rawValue)))
@@ -24,7 +24,7 @@ func json(_ status: Status) -> JSON.Value? {
 }
 
 /// The details of a status, as the value of "details" in JSON; nil: no memory.
-func details(_ status: Status) -> JSON.Value? {
+public func details(_ status: Status) -> JSON.Value? {
   JSON.array { details in
     for index in 0..<status.detailCount {
       if let detail = status.detail(at: index) { details.append(json(detail.typeURL, detail.value)) }

@@ -1,5 +1,4 @@
 import CPenstockMemory
-import CPenstock
 import PenstockCall
 import PenstockTransport
 import PenstockWire
@@ -34,7 +33,7 @@ private func verdict(_ value: Int32) -> JSON.Value? {
   }
 }
 
-func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? (to - from) / 1_000_000 : 0 }
+public func milliseconds(_ from: UInt64, _ to: UInt64) -> UInt64 { to > from ? (to - from) / 1_000_000 : 0 }
 
 // MARK: - One event
 
@@ -204,7 +203,7 @@ private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64
 }
 
 /// The trace of a call that has ended.
-func traceJSON(_ record: CallRecord) -> JSON.Value? {
+public func traceJSON(_ record: CallRecord) -> JSON.Value? {
   JSON.object { object in
     fill(object, record)
     object.set("ended", JSON.bool(true))
@@ -215,7 +214,7 @@ func traceJSON(_ record: CallRecord) -> JSON.Value? {
 
 /// The trace of a call that may still be running. `view` is the loop's report of what the call is doing; nil:
 /// the loop did not answer in time.
-func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
+public func traceJSON(_ call: ClientCall, _ view: CallView?) -> JSON.Value? {
   JSON.object { object in
     // `ended` is read only once, because the call may end meanwhile.
     let reply = call.ended
@@ -240,7 +239,7 @@ private func json(_ running: CallWatch.Running, _ view: RuntimeView) -> JSON.Val
   }.value
 }
 
-func snapshotJSON(_ view: RuntimeView) -> JSON.Value? {
+public func snapshotJSON(_ view: RuntimeView) -> JSON.Value? {
   JSON.object { object in
     object.set("complete", JSON.bool(view.isComplete))
     object.set("running", view.running.map { json($0, view) } ?? JSON.null)

@@ -5,8 +5,8 @@ import PenstockHTTP
 
 /// Reads the JSON of a status, as `json(_: Status)` writes it, with "code", "name", "message", "metadata" and
 /// "details". An unknown member is a failure.
-struct StatusReader {
-  let status = Status(.unknown)
+public struct StatusReader {
+  public let status = Status(.unknown)
   private var code: StatusCode?
   private var name: StatusCode?
   private var given: JSONReader?
@@ -14,7 +14,9 @@ struct StatusReader {
   /// The value of "grpc-status-details-bin" in the metadata, decoded from base64.
   private var encoded: ByteBuffer?
 
-  mutating func read(_ reader: JSONReader) -> Failure? {
+  public init() {}
+
+  public mutating func read(_ reader: JSONReader) -> Failure? {
     let failure = reader.members { key, member in
       if bytesEqual(key, "code") {
         return member.int(0...16, "a status code from 0 to 16") { code = StatusCode(rawValue: Int32($0)) }
@@ -85,7 +87,7 @@ struct StatusReader {
   private mutating func readMetadata(_ reader: JSONReader) -> Failure? {
     reader.members { key, member in
       guard bytesEqual(key, Status.detailsName) else {
-        return PenstockABI.read(member, named: key, into: status.trailers)
+        return PenstockJSON.read(member, named: key, into: status.trailers)
       }
       let one = member.firstElement
       guard let text = one.string else { return member.fail("a base64 string") }

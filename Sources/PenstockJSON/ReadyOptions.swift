@@ -9,7 +9,7 @@ import PenstockLoop
 
 // ---- penstock_ready_bearer_token: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Failure? {
   var scheme = ByteBuffer()
   _ = scheme.append("Bearer")
   _ = options.header.append("authorization")
@@ -39,7 +39,7 @@ func read(_ reader: JSONReader, into options: inout BearerToken.Options) -> Fail
 
 // ---- penstock_ready_token_file: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout TokenFile.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout TokenFile.Options) -> Failure? {
   var scheme = ByteBuffer()
   _ = scheme.append("Bearer")
   _ = options.bearer.header.append("authorization")
@@ -73,7 +73,7 @@ func read(_ reader: JSONReader, into options: inout TokenFile.Options) -> Failur
 
 // ---- penstock_ready_logging: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout LogLines.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// The events that are logged: an array of "start", "send", "half_close", "headers", "receive", "status"
@@ -114,7 +114,7 @@ private func readEvents(_ reader: JSONReader, _ into: (LogLines.Events) -> Void)
 
 // ---- penstock_metrics_new: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout Metrics.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// How many methods are counted separately; calls of further methods are counted together as "other".
@@ -145,7 +145,7 @@ private func readBuckets(_ reader: JSONReader, _ into: ([UInt64]) -> Void) -> Fa
 
 // ---- penstock_telemetry_new: telemetry.h ----
 
-func read(_ reader: JSONReader, into options: inout Telemetry.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout Telemetry.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// The attributes of the resource, by their names: strings that tell where the data come from. Default:
@@ -183,7 +183,7 @@ private func readResource(_ reader: JSONReader, _ into: ([Telemetry.Attribute]) 
 
 // ---- penstock_ready_trace_context: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// The percentage of the traces that begin at this interceptor which are sampled.
@@ -199,7 +199,7 @@ func read(_ reader: JSONReader, into options: inout TraceContext.Options) -> Fai
 
 // ---- penstock_ready_response_cache: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// How long a stored response may be used.
@@ -217,7 +217,7 @@ func read(_ reader: JSONReader, into options: inout ResponseCache.Options) -> Fa
 
 // ---- penstock_ready_rate_limit: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failure? {
   var burst: Int?
   var rate = 0.0
   let failure = reader.members { key, option in
@@ -244,7 +244,7 @@ func read(_ reader: JSONReader, into options: inout RateLimit.Options) -> Failur
 
 // ---- penstock_ready_hedging: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout Hedging.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout Hedging.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// How often a call is sent at most, with the first time.
@@ -292,7 +292,7 @@ private func readCodes(_ reader: JSONReader, _ into: (StatusCodes) -> Void) -> F
 
 // ---- penstock_ready_fault_injection: ready.h ----
 
-func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout FaultInjection.Options) -> Failure? {
   reader.members { key, option in
     switch key {
     /// A seed: the same seed gives the same random numbers each time.

@@ -6,7 +6,7 @@ import PenstockWire
 // are ignored, because a config may be newer than this library. Known fields are checked, and a failure names
 // the path.
 
-func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
+public func readServiceConfig(_ reader: JSONReader, _ into: (ServiceConfig) -> Void) -> Failure? {
   let config = ServiceConfig()
   let failure = reader.fields { key, field in
     switch key {

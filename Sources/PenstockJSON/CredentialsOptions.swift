@@ -6,7 +6,7 @@ import PenstockWire
 
 // ---- penstock_ready_jwt: credentials.h ----
 
-func read(_ reader: JSONReader, into options: inout SignedToken.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout SignedToken.Options) -> Failure? {
   var scheme = ByteBuffer()
   _ = scheme.append("Bearer")
   _ = options.bearer.header.append("authorization")
@@ -52,7 +52,7 @@ func read(_ reader: JSONReader, into options: inout SignedToken.Options) -> Fail
 
 // ---- penstock_ready_oauth2: credentials.h ----
 
-func read(_ reader: JSONReader, into options: inout TokenExchange.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout TokenExchange.Options) -> Failure? {
   _ = options.bearer.header.append("authorization")
   _ = options.bearer.prefix.append("Bearer ")
   var hasGrant = false

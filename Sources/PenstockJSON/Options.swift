@@ -14,7 +14,7 @@ import PenstockClient
 
 // ---- penstock_runtime_new: runtime.h ----
 
-func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
+public func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure? {
   let failure = reader.members { key, option in
     switch key {
     /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
@@ -44,7 +44,7 @@ func read(_ reader: JSONReader, into options: inout Runtime.Options) -> Failure?
 // ---- penstock_channel_new: channel.h ----
 
 extension ParsedChannelOptions {
-  mutating func read(_ reader: JSONReader) -> Failure? {
+  public mutating func read(_ reader: JSONReader) -> Failure? {
     let failure = reader.members { key, option in
       switch key {
       /// The protocol of the calls; docs/protocols.md compares them.
@@ -306,7 +306,7 @@ private func refuseBoth(_ reader: JSONReader, _ text: StaticString, _ file: Stat
 
 // ---- penstock_call_options_new: call.h ----
 
-func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
+public func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
   reader.members { key, option in
     switch key {
     /// The time from the call's creation to its deadline; null counts as absent. Default: the channel's.
@@ -359,7 +359,7 @@ func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
 }
 
 extension CallOptions {
-  func setDeadline(_ time: UInt64?) {
+  public func setDeadline(_ time: UInt64?) {
     deadline = time
     hasDeadline = time != nil
   }

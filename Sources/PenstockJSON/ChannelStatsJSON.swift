@@ -1,4 +1,3 @@
-public import CPenstock
 import PenstockCall
 import PenstockChannel
 import PenstockClient
@@ -10,7 +9,7 @@ import PenstockWire
 // The state and the figures of a channel as JSON, for penstock_channel_stats_json and in the snapshot of a
 // runtime. docs/operating.md describes each member.
 
-func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
+public func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
   JSON.object { object in
     object.set("target", JSON.string(view.target.view))
     object.set("state", JSON.string(view.state.name))
@@ -35,7 +34,7 @@ func json(_ view: ChannelView, _ now: UInt64) -> JSON.Value? {
 }
 
 /// The tokens of a throttle and the most of them, both given in thousandths.
-func throttleJSON(_ tokens: Int, _ most: Int) -> JSON.Value? {
+public func throttleJSON(_ tokens: Int, _ most: Int) -> JSON.Value? {
   JSON.object { object in
     object.set("tokens", JSON.int(tokens / 1000))
     object.set("max_tokens", JSON.int(most / 1000))
@@ -137,19 +136,4 @@ extension ConnectionView.State {
     case .closed: "closed"
     }
   }
-}
-
-@_cdecl("penstock_channel_stats_json") @implementation
-public func penstock_channel_stats_json(
-  _ handle: OpaquePointer!, _ timeout: Int64, _ text: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>!
-) -> penstock_result {
-  guard let handle, let text else { return PENSTOCK_E_INVALID_ARGUMENT }
-  let channel = object(handle, ClientChannel.self)
-  if Process.isForked(channel.generation) { return PENSTOCK_E_FORKED }
-  if channel.hasEnded { return PENSTOCK_E_CLOSED }
-  let most = nanoseconds(UInt64(clamping: timeout))
-  guard let view = channel.view(within: most) else { return PENSTOCK_E_TIMEOUT }
-  guard let made = JSON.dump(json(view, channel.platform.clock())) else { return PENSTOCK_E_NO_MEMORY }
-  text.pointee = made
-  return PENSTOCK_OK
 }
