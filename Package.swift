@@ -77,9 +77,19 @@ let tests: [Target] =
       dependencies: ["PenstockLink", "PenstockTestCertificates", "PenstockTestSupport"],
       swiftSettings: swift),
     .testTarget(
-      name: "PenstockHTTPTests", dependencies: ["PenstockHTTP", "PenstockTestSupport"], swiftSettings: swift),
+      name: "PenstockHTTPTests", dependencies: ["PenstockHTTP", "PenstockLaws", "PenstockTestSupport"],
+      swiftSettings: swift),
     .testTarget(
-      name: "PenstockTransportTests",
+      name: "PenstockFramingTests", dependencies: ["PenstockFraming", "PenstockTestSupport"],
+      swiftSettings: swift),
+    .testTarget(
+      name: "PenstockTransportTests", dependencies: ["PenstockTransport", "PenstockTestSupport"],
+      swiftSettings: swift),
+    .testTarget(
+      name: "PenstockReadyTests", dependencies: ["PenstockReady", "PenstockTestSupport"], swiftSettings: swift),
+    // Whole clients, down to the sockets.
+    .testTarget(
+      name: "PenstockClientTests",
       dependencies: [
         "PenstockReady", "PenstockClient", "PenstockLaws", "PenstockTestCertificates", "PenstockTestSupport",
       ],

@@ -1,6 +1,7 @@
 import PenstockCall
 import PenstockWire
 
+@testable import PenstockFraming
 @testable import PenstockTransport
 @testable import PenstockHTTP
 

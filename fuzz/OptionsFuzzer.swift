@@ -3,6 +3,7 @@ import Glibc
 import PenstockChannel
 import PenstockWire
 
+@testable import PenstockFraming
 @testable import PenstockTransport
 import PenstockNames
 

@@ -41,7 +41,7 @@ public class Framings {
 /// `sendsRest`, `isBusy`, `hearsEnd`); the others have a default here.
 public class Framing {
   /// The moment when a request's headers can be made.
-  public enum Opening: Equatable {
+  public enum Opening: Equatable, Sendable {
     case atOnce
     /// The headers can be made only when all request messages are known. For example, the path of a GET
     /// contains the message.

@@ -81,17 +81,16 @@ extension JSONReader {
     return self.string(into)
   }
 
-  /// Reads one of `words`, the names of the library's compressions, or the name of a compressor that the program has made.
-  /// For "zstd" loads its library.
-  func compression(_ words: StaticString..., into: (Compression) -> Void) -> Failure? {
+  /// Reads the word for one of the library's compressions, or the name of a compressor that the program has made. For
+  /// "zstd" loads its library.
+  func compression(_ into: (Compression) -> Void) -> Failure? {
     if let own = string.flatMap({ ProgramCompressor.compression(named: $0) }) {
       into(own)
       return nil
     }
     var chosen = Compression.identity
-    if let failure = choice(among: words, { chosen = [.identity, .gzip, .deflate, .zstd][$0] }) {
-      return failure
-    }
+    let all = Compression.all
+    if let failure = choice(among: all.map { $0.word }, { chosen = all[$0].compression }) { return failure }
     guard chosen != .zstd || Zstd.load() else {
       return Failure(
         .unsupported, path.view, (": the system has no " as StaticString).bytes, Zstd.file.bytes, path: path)

@@ -100,7 +100,7 @@ extension ParsedChannelOptions {
       /// the channel accept answers in zstd. The name of a compressor that the program has made (compressor.h) is allowed,
       /// too.
       case "compression":
-        option.compression("identity", "gzip", "deflate", "zstd") {
+        option.compression {
           defaults.compression = $0
           transport.acceptsZstd = $0 == .zstd
         }
@@ -335,7 +335,7 @@ public func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
       }
     /// The compression of sent messages, as the channel's option says. Default: the channel's.
     case "compression":
-      option.compression("identity", "gzip", "deflate", "zstd") { options.compression = $0 }
+      option.compression { options.compression = $0 }
     /// The size from which messages are compressed, as the channel's option says. Default: the channel's.
     case "compression_min_bytes":
       option.bytes { options.compressionUse = .from(bytes: Int32(clamping: $0)) }

@@ -1,8 +1,8 @@
 import CPenstockSystem
 
 /// A compression of messages, by the name that header fields, options and the query of a GET give it: "Message-Encoding"
-/// (gRPC over HTTP2), "Content-Encoding" (RFC 9110 section 8.4.1). A further compression is a case here, and steps
-/// beside those of `Compressor`.
+/// (gRPC over HTTP2), "Content-Encoding" (RFC 9110 section 8.4.1). A further compression is a case here, with its
+/// names, and steps beside those of `Compressor`.
 public enum Compression: Equatable, Sendable {
   case identity
   /// RFC 1952.
@@ -13,6 +13,11 @@ public enum Compression: Equatable, Sendable {
   case zstd
   /// One that the program makes itself, by a compressor of the channel.
   case named(CompressionName)
+
+  /// All but those of programs, by the words that options have for them. The first is the default.
+  public static var all: [(word: StaticString, compression: Compression)] {
+    [("identity", .identity), ("gzip", .gzip), ("deflate", .deflate), ("zstd", .zstd)]
+  }
 
   /// The names of the compressions that an answer may use, the preferred one first.
   public static func names(withZstd: Bool) -> StaticString {

@@ -8,7 +8,8 @@ import re
 import subprocess
 
 MODULES = ("PenstockWire", "PenstockNames", "PenstockCall", "PenstockChannel", "PenstockLoop", "PenstockLink", "PenstockHTTP",
-           "PenstockTransport", "PenstockClient", "PenstockReady", "PenstockABI")
+           "PenstockFraming", "PenstockTransport", "PenstockTickets", "PenstockClient", "PenstockReady", "PenstockJSON",
+           "PenstockABI")
 
 # A comparison is replaced by the one that differs for equal values, or by its opposite.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}

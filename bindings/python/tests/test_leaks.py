@@ -25,7 +25,7 @@ def descriptors() -> int:
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Waits up to a minute until the condition is true. (Finalizers run on the driving thread, so they may be late.)"""
+    """Waits a minute at most until it is true. Finalizers run on the driving thread, so they may be late."""
     deadline = time.monotonic() + 60
     poke = threading.Event()
     while not condition():

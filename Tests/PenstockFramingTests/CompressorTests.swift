@@ -2,7 +2,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 extension Compression {
   static let packing: [Compression] = [.gzip, .deflate, .zstd]

@@ -5,7 +5,6 @@ import PenstockTestSupport
 import Testing
 
 @testable import PenstockHTTP
-@testable import PenstockTransport
 
 /// Tests of RFC 9110 and RFC 9112: which answers are well formed, and where each answer ends. Each row is
 /// parsed in several ways: as a whole, byte by byte, in two parts split at every position, and cut off at

@@ -4,8 +4,8 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockFraming
 @testable import PenstockHTTP
-@testable import PenstockTransport
 @testable import PenstockLoop
 
 /// Tests of requests with kept header blocks, which nghttp2 does not encode again. A peer must decode the

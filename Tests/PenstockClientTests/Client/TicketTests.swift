@@ -3,6 +3,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
+@testable import PenstockTickets
 @testable import PenstockClient
 @testable import PenstockHTTP
 @testable import PenstockLink

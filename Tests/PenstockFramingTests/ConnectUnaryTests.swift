@@ -4,7 +4,7 @@ import PenstockTestSupport
 import Testing
 
 @testable import PenstockHTTP
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 /// Tests of Connect's unary calls, ordered by the sections "Unary-Request", "Unary-Get-Request" and
 /// "Unary-Response" of Connect's document.

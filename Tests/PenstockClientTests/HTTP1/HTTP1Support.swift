@@ -9,6 +9,7 @@ import PenstockWire
 @testable import PenstockHTTP
 @testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockFraming
 @testable import PenstockTransport
 
 /// Makes an HTTP/1.1 client with the tests' own framing (`LineFraming`), in which each message is a line of

@@ -67,7 +67,7 @@ final class TestClient {
     let options = CallOptions()
     options.hasDeadline = true
     // The deadline ends a call that would otherwise wait for ever.
-    options.deadline = 30_000_000_000
+    options.deadline = 600_000_000_000
     change(options)
     if let told { self.told.append(told) }
     let name = bytes(path)

@@ -3,6 +3,7 @@ import PenstockCall
 import PenstockWire
 
 @testable import PenstockHTTP
+@testable import PenstockFraming
 @testable import PenstockTransport
 
 /// A framing for tests that differs from gRPC's as much as possible. Messages have no prefix; each message is

@@ -5,6 +5,7 @@ import PenstockTestSupport
 import Testing
 
 @testable import PenstockClient
+@testable import PenstockFraming
 @testable import PenstockHTTP
 @testable import PenstockLink
 @testable import PenstockLoop
@@ -34,8 +35,14 @@ import Testing
     let zeros = ByteBuffer(capacity: size)!
     _ = zeros.spare(atLeast: size)!.initializeMemory(as: UInt8.self, repeating: 0)
     zeros.commit(size)
-    let packed = Compression.gzip.compress(zeros.view)!
-    return [1] + big(UInt32(packed.count)) + [UInt8](packed.view)
+    let deflation = Deflation.make(zeros, Compressor(.gzip)!)!
+    while true {
+      switch deflation.step() {
+      case .more: continue
+      case .bytes(let packed): return frame(1, [UInt8](packed.view))
+      case .noMemory: fatalError("no memory")
+      }
+    }
   }
 
   @Test func othersGoOn() throws {

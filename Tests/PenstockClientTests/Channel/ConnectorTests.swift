@@ -11,6 +11,7 @@ import Testing
 @testable import PenstockHTTP
 @testable import PenstockLink
 @testable import PenstockLoop
+@testable import PenstockFraming
 @testable import PenstockTransport
 
 /// Tests of calls on channels with a connect step and a resolver that these tests define. The step is not

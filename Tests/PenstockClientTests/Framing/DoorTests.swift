@@ -2,6 +2,7 @@ import Testing
 
 @testable import PenstockLaws
 
+@testable import PenstockFraming
 @testable import PenstockTransport
 
 /// Checks that random chains of interceptors keep the laws of docs/laws.md with another framing and

@@ -9,6 +9,7 @@ import Testing
 
 @testable import PenstockHTTP
 @testable import PenstockLoop
+@testable import PenstockFraming
 @testable import PenstockTransport
 
 /// A connection for one call, without a network: the test acts as the peer.

@@ -4,7 +4,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 /// Tests of gRPC-Web, ordered by the sections of PROTOCOL-WEB.
 @Suite struct GRPCWebTests {

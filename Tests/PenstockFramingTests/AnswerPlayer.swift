@@ -5,7 +5,7 @@ import Testing
 
 @testable import PenstockHTTP
 @testable import PenstockLoop
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 /// The events that a call gets from an answer. Two answers are compared by them.
 struct Seen: Equatable {
@@ -169,6 +169,8 @@ func gzipped(_ bytes: [UInt8]) -> [UInt8] {
   return packed.map { [UInt8]($0.view) } ?? []
 }
 
-/// Makes a frame of gRPC-Web or an envelope of Connect: flags, length, content.
-func frame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] { [flags] + big(UInt32(content.count)) + content }
-func frame(_ flags: UInt8, _ content: String) -> [UInt8] { frame(flags, Array(content.utf8)) }
+/// The first value of a name.
+func value(_ metadata: Metadata, _ name: String) -> [UInt8]? {
+  let name = bytes(name)
+  return metadata.index(of: name.view).map { [UInt8](metadata.value(at: $0)) }
+}

@@ -3,7 +3,7 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 /// Tests of Connect's streams, ordered by the sections "Streaming-Request", "Streaming-Response" and "Error
 /// and EndStreamResponse" of Connect's document.

@@ -4,10 +4,9 @@ import PenstockWire
 import PenstockTestSupport
 import Testing
 
-@testable import PenstockClient
 @testable import PenstockHTTP
 @testable import PenstockLoop
-@testable import PenstockTransport
+@testable import PenstockFraming
 
 /// Tests of the status that each header list gives, ordered by the sections of "gRPC over HTTP2", of the
 /// document "HTTP to gRPC Status Code Mapping", and of RFC 9113.

@@ -1,6 +1,5 @@
 @testable import PenstockHTTP
 @testable import PenstockLink
-@testable import PenstockTransport
 
 /// The rows of answers that `ResponseParserTests` parses.
 extension ResponseParserTests {
