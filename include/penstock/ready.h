@@ -4,8 +4,8 @@
  * These rules hold for all of these interceptors, and for that of telemetry.h:
  * - `table` was made with PENSTOCK_INTERCEPTOR_INIT. All of it but its struct_size is overwritten, as far as struct_size
  *   goes. E_INVALID_ARGUMENT: struct_size is too small. E_UNSUPPORTED: struct_size is that of an earlier header, whose
- *   table has no room for a field that the interceptor needs (the bearer token's replay_bytes), or fields are set that
- *   this version does not know. The table is then as it was.
+ *   table has no room for a field that the interceptor needs (telemetry's on_pick), or fields are set that this version
+ *   does not know. The table is then as it was.
  * - Other fields than user_data, finalizer and callbacks may be changed before the table is registered. As with any
  *   table, the registration takes over its user_data, so register it only once. Free a table that is not registered with
  *   `table.finalizer(table.user_data)`.
