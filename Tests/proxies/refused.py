@@ -1,17 +1,19 @@
 """Measures how many calls are lost to a server that refuses streams within its limit (REFUSED_STREAM).
 
-    refused.py [CALLS]      by default 5,000 calls in each row
+    refused.py [CALLS [REGEX...]]    by default 5,000 calls in each row; with REGEX only the rows whose names fit
 
 grpcio's server, with a handler of 5 ms, still counts a stream whose trailers it has sent, and refuses the next one if
-its limit is reached. Prints a line for each limit and number of callers: the calls that were lost, and the time. Ends with
-1 if a call was lost or done twice. The suite makes fewer calls (chosen.py).
+its limit is reached. Prints a line for each limit and number of callers: the calls that were lost, and the time. A row has
+failed if a call was lost or done twice. The suite "proxies" makes fewer calls (chosen.py).
 """
 
+import pathlib
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+
 import harness
-from harness import Failure
 from load import Load, penstock
 from servers import Server
 
@@ -25,24 +27,20 @@ def measure(streams, callers, count):
             # At one stream this takes a minute, which is more than `judge` waits for.
             while calls.begun < count:
                 time.sleep(0.1)
-            took = time.monotonic() - began
             calls.join()
+        took = time.monotonic() - began
         lost = len(calls.failed())
         print(f"{streams} streams, {callers} callers: {lost} of {count} calls lost, {took:.0f} s", flush=True)
-        try:
-            calls.judge([server])
-        except Failure as failure:
-            print(failure)
-            return False
-        return True
+        calls.judge([server])
 
 
 def main():
-    if not (harness.LIBRARY / "libpenstock.so").exists():
-        sys.exit("build/lib/libpenstock.so is needed: make lib")
+    suite = harness.Suite(sys.argv[2:])
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
-    results = [measure(*row, count) for row in ROWS]
-    return 0 if all(results) else 1
+    with harness.workspace():
+        for streams, callers in ROWS:
+            suite.run(f"{streams} streams, {callers} callers", measure, streams, callers, count)
+    return suite.end()
 
 
 if __name__ == "__main__":
