@@ -209,6 +209,55 @@ static void use_threads(void *pointer) {
   penstock_channel_release(threaded->channel);
 }
 
+typedef struct waiting {
+  penstock_channel *channel;
+  pthread_t caller;
+  atomic_bool waits, runs_elsewhere;
+  latch entered, go;
+} waiting;
+
+static int32_t wait_in_function(penstock_hop *hop, void *user_data) {
+  waiting *waiting = user_data;
+  atomic_store(&waiting->runs_elsewhere, !pthread_equal(pthread_self(), waiting->caller));
+  latch_signal(&waiting->entered);
+  if (atomic_load(&waiting->waits)) latch_wait(&waiting->go, 1);
+  return penstock_hop_next(hop) == PENSTOCK_OK ? PENSTOCK_NEXT : -1;
+}
+
+static void *call_as_caller(void *pointer) {
+  waiting *waiting = pointer;
+  waiting->caller = pthread_self();
+  return call_once(waiting->channel);
+}
+
+static void call_without_wait(void *pointer) {
+  waiting *waiting = pointer;
+  atomic_store(&waiting->waits, false);
+  CHILD(unary_code(waiting->channel, "child") == 0);
+  penstock_channel_release(waiting->channel);
+}
+
+/* A function waits on the thread that makes its call: the fork does not wait for it, and only the parent goes on with it. */
+TEST(fork_hooks_while_a_function_runs_on_its_callers_thread) {
+  with_hooks();
+  waiting waiting = {.channel = open_channel(), .waits = true, .entered = LATCH_INIT, .go = LATCH_INIT};
+  penstock_interceptor table = PENSTOCK_INTERCEPTOR_INIT;
+  penstock_sync_interceptor sync = PENSTOCK_SYNC_INTERCEPTOR_INIT;
+  penstock_interceptor_id id = 0;
+  sync.intercept = wait_in_function;
+  sync.user_data = &waiting;
+  OK(penstock_sync_interceptor_table(&sync, &table, NULL));
+  OK(penstock_channel_add_interceptor(waiting.channel, &table, 0, &id, NULL));
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_as_caller, &waiting);
+  latch_wait(&waiting.entered, 1);
+  CHECK(!atomic_load(&waiting.runs_elsewhere));
+  reap(fork_and(call_without_wait, &waiting));
+  latch_signal(&waiting.go);
+  pthread_join(thread, NULL);
+  penstock_channel_release(waiting.channel);
+}
+
 TEST(fork_hooks_start_workers_anew) {
   with_hooks();
   threaded threaded = {.channel = open_channel(), .works = true};
