@@ -3,13 +3,16 @@
     refused.py [CALLS [REGEX...]]    by default 5,000 calls in each row; with REGEX only the rows whose names fit
 
 grpcio's server, with a handler of 5 ms, still counts a stream whose trailers it has sent, and refuses the next one if
-its limit is reached. Prints a line for each limit and number of callers: the calls that were lost, and the time. A row has
-failed if a call was lost or done twice. The suite "proxies" makes fewer calls (chosen.py).
+its limit is reached. Prints a line for each limit and number of callers: the calls that were lost, those that grpcio's own
+client lost, and the time. A row has failed if a call was lost or done twice. The suite "proxies" makes fewer calls (chosen.py).
 """
 
+import concurrent.futures
 import pathlib
 import sys
 import time
+
+import grpc
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
 
@@ -30,8 +33,24 @@ def measure(streams, callers, count):
             calls.join()
         took = time.monotonic() - began
         lost = len(calls.failed())
-        print(f"{streams} streams, {callers} callers: {lost} of {count} calls lost, {took:.0f} s", flush=True)
+        print(f"{streams} streams, {callers} callers: {lost} of {count} calls lost, {took:.0f} s;"
+              f" with grpcio {lost_by_grpcio(streams, callers, count)}", flush=True)
         calls.judge([server])
+
+
+def lost_by_grpcio(streams, callers, count):
+    with Server("--streams", str(streams)) as server, grpc.insecure_channel(server.address) as channel, \
+            concurrent.futures.ThreadPoolExecutor(callers) as pool:
+        method = channel.unary_unary("/proxies.Calls/Unary")
+
+        def lost(number):
+            try:
+                method(b"some bytes", timeout=20, metadata=(("x-id", f"g{number}"), ("x-delay-ms", "5")))
+            except grpc.RpcError:
+                return True
+            return False
+
+        return sum(pool.map(lost, range(count)))
 
 
 def main():
