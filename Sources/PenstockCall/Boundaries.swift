@@ -165,7 +165,7 @@ open class CallLoop {
   open func closeTickets(of call: Call) { mustOverride(()) }
   /// Offers the ended call to the loop, which may keep the object and release it when the loop has nothing
   /// else to do. Returns false if the loop does not keep it, as by default.
-  open func keepUntilRest(_ call: Call) -> Bool { false }
+  open func releaseAtRest(_ call: Call) -> Bool { false }
   /// Makes the driving thread run `call.runPosted()` soon. Any thread.
   open func post(_ call: Call) { mustOverride(()) }
   /// Makes the values that the hops of a call share. Any thread. By default all hops run on one thread.

@@ -79,7 +79,7 @@ extension Hop {
   /// Whether response headers wait at the hop for its verdict on the next message or on the status, because
   /// it may RESTART the call only as long as they have not left it. A caller that still sends may wait for
   /// the headers before it goes on, so they wait only in calls that have half-closed.
-  public var keepsHeaders: Bool {
+  public var holdsHeaders: Bool {
     guard let cut, cut.failure == nil, cut.start != nil, cut.restarts < registration.maxRestarts else {
       return false
     }

@@ -167,7 +167,7 @@ extension Call {
     forgetBottom()
     forgetContext()
     let caller = detachAbove()
-    if manner != .brief || !withLoop({ $0.keepUntilRest(self) }) { below = nil }
+    if manner != .brief || !withLoop({ $0.releaseAtRest(self) }) { below = nil }
     caller?._withUnsafeGuaranteedRef { $0.callStatus(status) }
     caller?.release()
   }

@@ -127,9 +127,9 @@ extension Call {
     }
   }
 
-  /// Keeps the resolution of a ticket whose event's callback still runs on an executor. The resolution is
+  /// Stores the resolution of a ticket whose event's callback still runs on an executor. The resolution is
   /// applied when the callback has returned.
-  func keepIfShown(_ ticket: UInt64, _ resolution: Resolution) {
+  func storeIfShown(_ ticket: UInt64, _ resolution: Resolution) {
     let isShown = hops.contains { hop in
       hop.hasExecutors && (hop.outbound?.jobIndex != nil || hop.inbound?.jobIndex != nil)
     }

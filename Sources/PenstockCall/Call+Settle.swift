@@ -141,13 +141,13 @@ extension Call {
   private func pass(_ event: Event, at hop: Hop, _ slot: Slot) -> Settled {
     let station = hop.standing(event.kind.lane)
     station?.releaseTicketless()
-    let keeps = event.kind == .headers && hop.keepsHeaders
+    let holds = event.kind == .headers && hop.holdsHeaders
     switch slot {
     case .passing: return .leaves
-    case .returned where keeps: keepHeaders(event, at: hop, slot)
+    case .returned where holds: holdHeaders(event, at: hop, slot)
     case .returned(let index): station?.parked.insert(Station.Parked(event: event, wait: .none), at: index)
-    case .parked(let index) where keeps && station?.hasPassed(behind: index) == false:
-      keepHeaders(event, at: hop, slot)
+    case .parked(let index) where holds && station?.hasPassed(behind: index) == false:
+      holdHeaders(event, at: hop, slot)
     case .parked(let index): station?.parked[index].wait = .none
     }
     return .stays
@@ -233,7 +233,7 @@ extension Call {
   /// Parks response headers, whose verdict is NEXT, until the hop has given its verdict on the next event: as
   /// after HOLD without a ticket. If no message has been asked for, the hop asks for one, as for a message that
   /// it holds: otherwise a caller that waits for the headers before it asks might wait for ever.
-  private func keepHeaders(_ event: Event, at hop: Hop, _ slot: Slot) {
+  private func holdHeaders(_ event: Event, at hop: Hop, _ slot: Slot) {
     park(event, at: hop, slot, .next, bytes: 0)
     guard hop.cut?.unanswered == 0 else { return }
     hop.surplus += 1
@@ -261,7 +261,7 @@ extension Call {
   /// Applies `resolution` to the event that waits with `ticket`. The ticket is marked as used already.
   func resolve(_ ticket: UInt64, _ resolution: Resolution) {
     for hop in hops where hop.life != .gone && resolve(ticket, of: hop, resolution) { return }
-    keepIfShown(ticket, resolution)
+    storeIfShown(ticket, resolution)
   }
 
   /// Applies `resolution` to the hop's event that waits with `ticket`. Returns false if no event of the hop does.
@@ -329,8 +329,8 @@ extension Call {
   /// The hop has answered NEXT to the event. Returns true if the event goes on at once. Returns false if it
   /// waits behind other events or for demand, or goes no further.
   func leave(_ event: Event, _ hop: Hop) -> Bool {
-    if event.kind == .headers, hop.keepsHeaders {
-      keepHeaders(event, at: hop, .passing)
+    if event.kind == .headers, hop.holdsHeaders {
+      holdHeaders(event, at: hop, .passing)
       return false
     }
     let stands = hop.standing(event.kind.lane).map { !$0.parked.isEmpty } ?? false

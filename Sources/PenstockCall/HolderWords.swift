@@ -49,7 +49,7 @@ extension Call {
     case .paused: before = "paused in "
     case .held: before = "held in "
     case .onExecutor: before = "on the executor of "
-    case .kept, .queued: before = "in "
+    case .heldBack, .queued: before = "in "
     }
     append(before, standing.name, " for ", to: text)
     let now = withLoop { $0.clock }

@@ -348,7 +348,7 @@ public final class Hop: HopHandle {
     guard !isShared, !isOver else { return }
     call.splitRun(at: index)
     isShared = true
-    row.kept = call
+    row.retained = call
     sharedOwed.store(owed - reserved, ordering: .releasing)
   }
 

@@ -6,10 +6,10 @@ import Synchronization
 ///
 /// Each hop refers to its row, and the row to its hops: `dissolve` breaks this reference cycle.
 final class HopRow {
-  /// The call, as an uncounted reference. The call exists as long as it runs, and as long as `kept` holds it.
+  /// The call, as an uncounted reference. The call exists as long as it runs, and as long as `retained` holds it.
   fileprivate(set) unowned(unsafe) var call: Call
   /// The call again, as a counted reference, if a user may keep a hop for longer than the call runs.
-  var kept: Call?
+  var retained: Call?
   fileprivate var next: Unmanaged<HopRow>?
   private(set) var hops = Hops()
   /// The `Face` that all hops of the run (the hops that count together) have in common. Any thread reads it;
@@ -146,12 +146,12 @@ extension Chain {
         }
       }
       guard isFree else {
-        row.kept = call
+        row.retained = call
         Stock.drop(owned)
         return
       }
       for index in runLength..<max(row.hops.count, runLength) { row.hops[index].renew() }
-      row.kept = nil
+      row.retained = nil
       row.wasLookedAt.store(false, ordering: .relaxed)
       lock.lock()
       let isTaken = isOpen

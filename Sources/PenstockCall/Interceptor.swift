@@ -25,7 +25,7 @@ public enum Verdict: Int32, Sendable {
 }
 
 /// An object that `UserData` tells before the finalizer runs, and releases after it.
-public protocol UserDataKeeper: AnyObject {
+public protocol UserDataListener: AnyObject {
   func finalizing()
 }
 
@@ -36,7 +36,7 @@ public final class UserData {
   private let finalizer: Finalizer?
   /// The object to tell before the finalizer runs; it is released afterwards. Set once, before any other
   /// thread has this `UserData`.
-  public var keeper: (any UserDataKeeper)?
+  public var listener: (any UserDataListener)?
 
   public init(_ pointer: UnsafeMutableRawPointer?, _ finalizer: Finalizer?) {
     self.pointer = pointer
@@ -44,7 +44,7 @@ public final class UserData {
   }
 
   deinit {
-    keeper?.finalizing()
+    listener?.finalizing()
     finalizer?(pointer)
   }
 }
@@ -102,7 +102,7 @@ public final class Registration {
   /// RESTART.
   public let replayBytes: Int
   public let maxRestarts: Int
-  /// The kinds of calls in which response headers wait at a hop that may RESTART (`Hop.keepsHeaders`), as a
+  /// The kinds of calls in which response headers wait at a hop that may RESTART (`Hop.holdsHeaders`), as a
   /// mask of 1 << kind.
   public let headersWait: UInt32
   /// The executors that run the callbacks of the outbound and the inbound lane; nil: the driving thread runs

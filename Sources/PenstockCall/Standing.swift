@@ -6,7 +6,7 @@ public struct Standing {
   public enum State: Sendable {
     case paused, held
     /// The headers wait for the hop's verdict on the event that comes next.
-    case kept
+    case heldBack
     /// The event's callback was given to an executor, and has not returned.
     case onExecutor
     /// The message may leave, but the caller has not asked for a message yet.
@@ -72,7 +72,7 @@ extension Call {
       let state: Standing.State
       switch parked.wait {
       case .pause(.ticket): state = .paused
-      case .next: state = parked.event.kind == .headers ? .kept : .held
+      case .next: state = parked.event.kind == .headers ? .heldBack : .held
       case .hold: state = .held
       case .pause(.job): state = .onExecutor
       case .end: state = .queued
@@ -97,7 +97,7 @@ extension Call {
     for one in standings {
       switch one.state {
       case .paused, .held, .onExecutor: if one.since < oldest?.since ?? UInt64.max { oldest = one }
-      case .kept, .unasked, .queued: break
+      case .heldBack, .unasked, .queued: break
       }
     }
     if let oldest { return .hop(oldest) }

@@ -133,7 +133,7 @@ public enum BalancerAction: Equatable, Sendable {
   case arm(UInt64)
   /// Gives up the connections of every endpoint except the one with this index (nil: of all endpoints), and
   /// stops the balancer's timer.
-  case keep(Int?)
+  case useOnly(Int?)
   /// Chooses an endpoint again for each waiting attempt.
   case serve
   /// Fails the waiting attempts, except those of calls with "wait for ready".

@@ -4,22 +4,22 @@
 /// | | wanted | named | nameless | time | rest | close |
 /// |---|---|---|---|---|---|---|
 /// | idle | resolve -> naming | - | - | - | - | -> closed |
-/// | naming | - | a pass -> connecting | fail -> nameless | - | keep(nil) -> idle | -> closed |
-/// | connecting | - | a pass | - | next | keep(nil) -> idle | -> closed |
-/// | ready(r) | - | a pass -> connecting | - | - | keep(nil) -> idle | -> closed |
-/// | failing | - | a pass | - | next | keep(nil) -> idle | -> closed |
-/// | nameless | - | a pass -> connecting | fail | - | keep(nil) -> idle | -> closed |
+/// | naming | - | a pass -> connecting | fail -> nameless | - | useOnly(nil) -> idle | -> closed |
+/// | connecting | - | a pass | - | next | useOnly(nil) -> idle | -> closed |
+/// | ready(r) | - | a pass -> connecting | - | - | useOnly(nil) -> idle | -> closed |
+/// | failing | - | a pass | - | next | useOnly(nil) -> idle | -> closed |
+/// | nameless | - | a pass -> connecting | fail | - | useOnly(nil) -> idle | -> closed |
 /// | closed | fail | - | - | - | - | - |
 ///
 /// | endpoint i | ready | failed | rested | gone | goneUnused | room |
 /// |---|---|---|---|---|---|---|
-/// | connecting | keep(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - |
-/// | ready(r) | - | of r: resolve -> naming | - | of r: resolve -> naming | of r: keep(nil) -> idle | of r: serve |
-/// | failing | keep(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - |
+/// | connecting | useOnly(i), serve -> ready(i) | next; of all: resolve, fail -> failing | connect(i) | - | - | - |
+/// | ready(r) | - | of r: resolve -> naming | - | of r: resolve -> naming | of r: useOnly(nil) -> idle | of r: serve |
+/// | failing | useOnly(i), serve -> ready(i) | fail; of all: resolve, too | connect(i) | - | - | - |
 /// | any other | - | - | - | - | - | - |
 ///
 /// In each cell: the actions, then the state that follows; "-" changes nothing. "a pass": if one of the new
-/// addresses is connected already, keep(i), serve -> ready(i). Otherwise a pass over the addresses begins
+/// addresses is connected already, useOnly(i), serve -> ready(i). Otherwise a pass over the addresses begins
 /// with the first one that may be tried: connect and, if there are more, arm. But if all have failed
 /// already, and the state is not `failing`: resolve, fail -> failing. "next" does this with the next
 /// address. "of r": only if i is r. "of all": every address has failed; in the state `failing`, as many
@@ -90,9 +90,9 @@ public struct PickFirst: Equatable {
     case (.naming, .named(let states, _)), (.connecting, .named(let states, _)),
       (.nameless, .named(let states, _)),
       (.ready, .named(let states, _)), (.failing, .named(let states, _)):
-      if let kept = states.firstIndex(of: .ready) {
-        state = .ready(kept)
-        return Actions(.keep(kept), .serve)
+      if let chosen = states.firstIndex(of: .ready) {
+        state = .ready(chosen)
+        return Actions(.useOnly(chosen), .serve)
       }
       return begin(ConnectPass(states), now)
     case (.naming, .nameless), (.nameless, .nameless):
@@ -100,7 +100,7 @@ public struct PickFirst: Equatable {
       return Actions(.fail(.nameless))
     case (.connecting, .endpoint(let endpoint, .ready)), (.failing, .endpoint(let endpoint, .ready)):
       state = .ready(endpoint)
-      return Actions(.keep(endpoint), .serve)
+      return Actions(.useOnly(endpoint), .serve)
     case (.connecting(var pass), .endpoint(let endpoint, .failed)):
       pass.failed(endpoint)
       return follow(pass, now)
@@ -125,12 +125,12 @@ public struct PickFirst: Equatable {
     case (.ready(let current), .endpoint(let endpoint, .goneUnused)):
       guard endpoint == current else { return .none }
       state = .idle
-      return Actions(.keep(nil))
+      return Actions(.useOnly(nil))
     case (.ready(let current), .endpoint(let endpoint, .room)):
       return endpoint == current ? Actions(.serve) : .none
     case (.naming, .rest), (.connecting, .rest), (.ready, .rest), (.failing, .rest), (.nameless, .rest):
       state = .idle
-      return Actions(.keep(nil))
+      return Actions(.useOnly(nil))
     case (.closed, .wanted):
       return Actions(.fail(.closed))
     case (.idle, .close), (.naming, .close), (.connecting, .close), (.ready, .close), (.failing, .close),

@@ -4,9 +4,9 @@
 /// | | wanted | named | nameless | rest | close |
 /// |---|---|---|---|---|---|
 /// | idle | resolve -> naming | - | - | - | -> closed |
-/// | naming | - | connectAll, serve -> spread | fail -> nameless | keep(nil) -> idle | -> closed |
-/// | spread | - | connectAll, serve | - | keep(nil) -> idle | -> closed |
-/// | nameless | - | connectAll, serve -> spread | fail | keep(nil) -> idle | -> closed |
+/// | naming | - | connectAll, serve -> spread | fail -> nameless | useOnly(nil) -> idle | -> closed |
+/// | spread | - | connectAll, serve | - | useOnly(nil) -> idle | -> closed |
+/// | nameless | - | connectAll, serve -> spread | fail | useOnly(nil) -> idle | -> closed |
 /// | closed | fail | - | - | - | - |
 ///
 /// | spread, endpoint i | ready | failed | rested | gone, goneUnused | room |
@@ -15,7 +15,7 @@
 /// | i was ready | - | i fails; refresh; of all: fail | - | i is connecting; connect(i), refresh | serve |
 /// | i failed | i is ready; serve | refresh; of all: fail | connect(i) | - | - |
 ///
-/// rest: the channel goes idle, and keep(nil) drops all its connections. rested: endpoint i has waited long
+/// rest: the channel goes idle, and useOnly(nil) drops all its connections. rested: endpoint i has waited long
 /// enough after a failure. gone, goneUnused: no connection of i takes new calls any more, and the last one has
 /// answered calls, or none. room: a connection of i can take another call.
 ///
@@ -115,7 +115,7 @@ public struct RoundRobin: Equatable {
       return handle(news, of: index, parts, now)
     case (.naming, .rest), (.spread, .rest), (.nameless, .rest):
       leave(.idle)
-      return Actions(.keep(nil))
+      return Actions(.useOnly(nil))
     case (.closed, .wanted):
       return Actions(.fail(.closed))
     case (.idle, .close), (.naming, .close), (.spread, .close), (.nameless, .close):

@@ -34,11 +34,11 @@ final class CallItem: InboxItem {
     pool._withUnsafeGuaranteedRef { $0.attend(self, waiter, isInNext: false) }
   }
 
-  /// Makes an item with `isKeptElsewhere`. While the item is posted, `posted` holds the call, and the call
+  /// Makes an item with `isRetainedElsewhere`. While the item is posted, `posted` holds the call, and the call
   /// holds the item.
   init(_ workers: Unmanaged<WorkerPool>) {
     pool = workers
-    super.init(isKeptElsewhere: true)
+    super.init(isRetainedElsewhere: true)
   }
 
   private let lock = Lock()

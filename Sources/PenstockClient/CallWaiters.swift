@@ -24,7 +24,7 @@ final class CallWaiter: WaitCell, @unchecked Sendable {
   /// pool, and each of these holds the runtime.
   init(_ awaited: Awaited) {
     self.awaited = awaited
-    super.init(keepsRuntime: false)
+    super.init(retainsRuntime: false)
   }
 }
 

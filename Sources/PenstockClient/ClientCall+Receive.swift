@@ -60,7 +60,7 @@ extension ClientCall {
 
   private func receive(_ found: inout AnyObject?) -> Outcome {
     if isCallbackStyle {
-      guard keepsMessages else { return .state }
+      guard queuesMessages else { return .state }
       return lock.withLock { take(&found) ?? (reply != nil || isDiscarding ? .end : .wouldBlock) }
     }
     closeWhenSaid()

@@ -24,7 +24,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   var nextLive: Unmanaged<ClientCall>?
   var previousLive: Unmanaged<ClientCall>?
   /// Whether the user takes the messages of a call in callback style, instead of being handed them.
-  var keepsMessages: Bool { callbacks?.onReadable != nil }
+  var queuesMessages: Bool { callbacks?.onReadable != nil }
   /// The user's callbacks; nil in blocking style.
   private let callbacks: CallCallbacks.Table?
   /// The user data of the callbacks. It is released when the call ends.
@@ -228,14 +228,14 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Ends a call that has not begun: thousands of calls that begin would use up the memory that the others need to end.
   private func endForLackOfMemory() {
-    let kept = Unmanaged.passRetained(self)
-    defer { kept.release() }
+    let retained = Unmanaged.passRetained(self)
+    defer { retained.release() }
     call.perform(.endLocally(Status(.resourceExhausted, "no memory to begin the call")))
   }
 
   private func beginsWithOthers() -> Bool {
-    let kept = Unmanaged.passRetained(self)
-    defer { kept.release() }
+    let retained = Unmanaged.passRetained(self)
+    defer { retained.release() }
     if channel.isClosed {
       let closing = channel.loop.isClosed ? channel.loop.runtime.closing : .channelClosed
       call.perform(.endLocally(closing.status))
@@ -248,7 +248,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Keeps a channel alive that the call was redirected to, until the call ends. Any thread. False: the call
   /// has ended already.
-  func keep(_ other: ClientChannel) -> Bool {
+  func retainChannel(_ other: ClientChannel) -> Bool {
     lock.withLock {
       if reply == nil { redirectChannels.append(other) }
       return reply == nil
@@ -296,7 +296,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   public override func callMessage(_ message: Message) {
-    if keepsMessages { return keepMessage(message) }
+    if queuesMessages { return queueMessage(message) }
     if hasNoHandle || isCallbackStyle {
       if kind.receivesOne { answer = message }
     } else {
@@ -319,7 +319,7 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
   }
 
   /// Callback style with `onReadable`: queues the message, and tells the user if it is the only one there.
-  private func keepMessage(_ message: Message) {
+  private func queueMessage(_ message: Message) {
     lock.lock()
     let tells = !isDiscarding && received.count == 0
     if kind.receivesOne {

@@ -46,9 +46,9 @@ final class PathCache: @unchecked Sendable {
   }
 
   private func keep(_ path: ByteBuffer, at index: Int) {
-    let kept = Unmanaged.passRetained(path)
+    let retained = Unmanaged.passRetained(path)
     let (isFirst, _) = paths[index].compareExchange(
-      expected: nil, desired: kept.toOpaque(), ordering: .acquiringAndReleasing)
-    if !isFirst { kept.release() }
+      expected: nil, desired: retained.toOpaque(), ordering: .acquiringAndReleasing)
+    if !isFirst { retained.release() }
   }
 }

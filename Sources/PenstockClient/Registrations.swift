@@ -109,7 +109,7 @@ public enum Registrations {
       table.live.append(Table.Live(id: id, name: name, owner: .passUnretained(owner)))
       return id
     }
-    userData.keeper = Keeper(id, generation)
+    userData.listener = Listener(id, generation)
     return id
   }
 
@@ -184,7 +184,7 @@ public enum Registrations {
 
   /// An object that a registration's user data holds until the user's finalizer has run. When it is released,
   /// it wakes the threads in `waitForRemoval`.
-  private final class Keeper: UserDataKeeper {
+  private final class Listener: UserDataListener {
     private let id: UInt64
     private let generation: UInt64
 

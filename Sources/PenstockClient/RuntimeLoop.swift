@@ -147,7 +147,7 @@ public final class RuntimeLoop: CallLoop, @unchecked Sendable {
     call.item.book?.room(of: message) ?? message.room
   }
 
-  public override func keepUntilRest(_ call: Call) -> Bool { runtime.keepUntilRest(call) }
+  public override func releaseAtRest(_ call: Call) -> Bool { runtime.releaseAtRest(call) }
 
   public override func closeTickets(of call: Call) {
     call.withItem { item in

@@ -108,7 +108,7 @@ extension ClientCall {
       request.previousAttempts = previous
       request.hedgedCodes = codes
       if let other { request.setRoute(ClientRoute(other)) }
-      if side.wasRedirected { _ = side.keep(side.lane) }
+      if side.wasRedirected { _ = side.retainChannel(side.lane) }
       // The messages of the hop's level are bytes.
       side.call.codec = nil
       if let context = hop.call.context { side.call.give(context) }
@@ -189,7 +189,7 @@ extension ClientChannel {
       return .ok
     }
     if outcome == .ok, hop.call.trace != nil { hop.call.note(.redirected, hop) }
-    return outcome == .ok && !owner.keep(self) ? .gone : outcome
+    return outcome == .ok && !owner.retainChannel(self) ? .gone : outcome
   }
 }
 

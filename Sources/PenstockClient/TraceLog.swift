@@ -15,7 +15,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   }
 
   /// A copy of the notes (recorded events) that are still in the log, oldest first.
-  public final class Kept {
+  public final class Copy {
     public let notes: UnsafeMutablePointer<TraceNote>
     public let count: Int
     public let dropped: UInt64
@@ -72,7 +72,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
   }
 
   /// Returns a copy of the notes; nil: no memory for the copy.
-  public func kept() -> Kept? {
+  public func copy() -> Copy? {
     lock.lock()
     defer { lock.unlock() }
     guard let copy = cm_alloc(TraceLog.size(max(count, 1)))?.assumingMemoryBound(to: TraceNote.self) else {
@@ -82,7 +82,7 @@ public final class TraceLog: CallTrace, @unchecked Sendable {
       memcpy(copy, notes + first, TraceLog.size(count - first))
       memcpy(copy + (count - first), notes, TraceLog.size(first))
     }
-    return Kept(copy, count, dropped)
+    return Copy(copy, count, dropped)
   }
 }
 

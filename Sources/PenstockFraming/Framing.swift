@@ -84,8 +84,8 @@ public class Framing {
   public final var sendsRest = false
   /// Whether the attempt may wait a while for what comes behind, if `sendsRest`.
   public var mayWaitWithRest: Bool { mustOverride(false) }
-  /// Keeps the timer for that wait as `timer`.
-  public func keep(_ timer: Timer) { mustOverride(()) }
+  /// Stores the timer for that wait as `timer`.
+  public func store(_ timer: Timer) { mustOverride(()) }
 
   // MARK: Response
 

@@ -140,7 +140,7 @@ final class GRPCWebFraming: CommonFraming {
   /// While the peer answers, each message is padded at once. Otherwise others may come behind it in the same piece.
   override var mayWaitWithRest: Bool { !isAnswered }
   override var timer: Timer? { padding }
-  override func keep(_ timer: Timer) { padding = timer }
+  override func store(_ timer: Timer) { padding = timer }
 
   /// Adds the whole groups of `left` and `bytes` to `out`, in base64. `left` gets the other bytes.
   private func add(_ bytes: ByteView, to out: ByteBuffer) -> Bool {

@@ -110,7 +110,7 @@ private func state(_ standing: Standing) -> StaticString {
   switch standing.state {
   case .paused: "paused"
   case .held: "held"
-  case .kept: "kept"
+  case .heldBack: "kept"
   case .onExecutor: "executor"
   case .unasked: "demand"
   case .queued: "queued"
@@ -172,15 +172,15 @@ private func fillEvents(_ object: JSON.Object, _ record: CallRecord) {
     object.set("dropped", JSON.int(0))
     return
   }
-  let kept = log.kept()
+  let events = log.copy()
   object.set(
     "events",
-    kept.flatMap { kept in
+    events.flatMap { events in
       JSON.array { list in
-        for index in 0..<kept.count { list.append(json(kept.notes[index], record, log)) }
+        for index in 0..<events.count { list.append(json(events.notes[index], record, log)) }
       }
     })
-  object.set("dropped", JSON.int(kept?.dropped ?? 0))
+  object.set("dropped", JSON.int(events?.dropped ?? 0))
 }
 
 private func fillStanding(_ object: JSON.Object, _ view: CallView, _ now: UInt64) {

@@ -8,13 +8,13 @@
 /// work that no caller waits for, otherwise when the role has been free for the linger.
 ///
 /// A tight loop of blocking calls must not wake the own thread in each call. So the own thread sleeps for a
-/// time and then checks by itself whether the role is free. When one driver keeps the role for long, the own
+/// time and then checks by itself whether the role is free. When one driver has the role for long, the own
 /// thread sleeps without a limit, and that driver wakes it when it leaves. A driver that leaves also wakes
 /// the own thread if a timer is due before the own thread's next check.
 ///
 /// A waiter that was woken only to drive goes on waiting, because its call has not ended. When it then sleeps
 /// in the loop, other threads have to wake it to send their next calls. So if many threads wait at once (a
-/// crowd), the own thread gets the role and keeps it. The end of a call then seldom wakes any thread except
+/// crowd), the own thread gets the role and drives on. The end of a call then seldom wakes any thread except
 /// the one that waits for the call.
 ///
 /// A thread parks only if another thread drives, or if the own thread will take the role: because it was told

@@ -11,25 +11,25 @@ open class InboxItem {
   /// The address of the next item in the queue. The inbox owns this field while the item is queued.
   fileprivate final var next: UInt = 0
   fileprivate final let queued = Atomic<Bool>(false)
-  fileprivate final let isKeptElsewhere: Bool
+  fileprivate final let isRetainedElsewhere: Bool
 
-  /// Makes an item. `isKeptElsewhere`: another object holds a reference to the item until the item has run,
+  /// Makes an item. `isRetainedElsewhere`: another object holds a reference to the item until the item has run,
   /// and posts it only while it is not queued. Otherwise the inbox holds a reference while the item is
   /// queued.
-  public init(isKeptElsewhere: Bool = false) { self.isKeptElsewhere = isKeptElsewhere }
+  public init(isRetainedElsewhere: Bool = false) { self.isRetainedElsewhere = isRetainedElsewhere }
 
-  /// Calls `body` with the item, and then releases the inbox's reference. An item with `isKeptElsewhere` may
+  /// Calls `body` with the item, and then releases the inbox's reference. An item with `isRetainedElsewhere` may
   /// be freed before `body` returns.
   @inline(__always)
   fileprivate final func begun(_ body: (InboxItem) -> Void) {
-    let isKeptElsewhere = isKeptElsewhere
+    let isRetainedElsewhere = isRetainedElsewhere
     body(self)
-    if !isKeptElsewhere { Unmanaged.passUnretained(self).release() }
+    if !isRetainedElsewhere { Unmanaged.passUnretained(self).release() }
   }
 
   @inline(__always)
-  fileprivate final func keep() -> Unmanaged<InboxItem> {
-    isKeptElsewhere ? .passUnretained(self) : .passRetained(self)
+  fileprivate final func retained() -> Unmanaged<InboxItem> {
+    isRetainedElsewhere ? .passUnretained(self) : .passRetained(self)
   }
 
   /// Does the item's work. Called on the driving thread, which holds no lock.
@@ -80,7 +80,7 @@ final class InheritedItems: InboxItem {
 
 /// A queue with many producers and one consumer: a lock-free stack. The consumer (the driving thread) takes
 /// the whole stack at once and reverses it, so that items run in the order in which they were pushed. The
-/// queue holds a reference to each item, unless the item has `isKeptElsewhere`. `@unchecked`: only the
+/// queue holds a reference to each item, unless the item has `isRetainedElsewhere`. `@unchecked`: only the
 /// consumer uses `taken`; all other state is atomic.
 final class Inbox: @unchecked Sendable {
   private let head = Atomic<UInt>(0)
@@ -92,7 +92,7 @@ final class Inbox: @unchecked Sendable {
   /// before it sleeps, or the pusher sees that the thread sleeps (`Runtime.turn`). False: the item was queued
   /// already.
   func push(_ item: InboxItem) -> Bool {
-    if !item.isKeptElsewhere {
+    if !item.isRetainedElsewhere {
       // Between `cm_enter` and `cm_left` the process does not fork. So in a forked child each item with
       // `queued` set is on the stack.
       cm_enter()
@@ -107,7 +107,7 @@ final class Inbox: @unchecked Sendable {
 
   @inline(__always)
   private func link(_ item: InboxItem) {
-    let address = UInt(bitPattern: item.keep().toOpaque())
+    let address = UInt(bitPattern: item.retained().toOpaque())
     var seen = head.load(ordering: .relaxed)
     while true {
       item.next = seen

@@ -167,7 +167,7 @@ public final class Runtime: @unchecked Sendable {
   public internal(set) var polledAt: UInt64 = 0
   /// The total number of items, events, timers and turn-end handlers that have run.
   var work: UInt64 = 0
-  /// The object that `keepUntilRest` has stored, to be released before the loop sleeps.
+  /// The object that `releaseAtRest` has stored, to be released before the loop sleeps.
   var spent: AnyObject?
   /// Lookups under way and waiting; see Lookup.swift.
   let lookups = LookupQueue()
@@ -260,7 +260,7 @@ public final class Runtime: @unchecked Sendable {
   /// while the program waits for the peer, and not between the arrival of an answer and the wake-up of the
   /// thread that waits for the answer. False: `object` is not kept. In host mode no object is kept, because
   /// the host program would have to poll once more to release it.
-  public func keepUntilRest(_ object: AnyObject) -> Bool {
+  public func releaseAtRest(_ object: AnyObject) -> Bool {
     guard spent == nil, options.mode == .thread, !ended.load(ordering: .relaxed) else { return false }
     spent = object
     return true

@@ -46,16 +46,16 @@ public final class SendQueue {
 
   /// Adds the `count` bytes of `message` that begin at the offset `start`. False: no memory.
   public func append(_ message: ByteBuffer, from start: Int, count: Int) -> Bool {
-    var kept = count
+    var shared = count
     if copies || count < SendQueue.leastPart {
       guard bytes.append(ByteView(rebasing: message.view[start..<(start + count)])) else { return false }
       // A lent message (whose memory belongs to the user) is held until the copy was sent, because its
       // finalizer must not run from within nghttp2.
       if !message.isLent { return true }
-      kept = 0
+      shared = 0
     }
-    parts.append(Part(message: message, start: start, count: kept, offset: base &+ bytes.count))
-    partBytes &+= kept
+    parts.append(Part(message: message, start: start, count: shared, offset: base &+ bytes.count))
+    partBytes &+= shared
     return true
   }
 

@@ -18,13 +18,13 @@ open class WaitCell: @unchecked Sendable {
   /// bit 2 of the word was seen.
   private final var runtime: Unmanaged<Runtime>?
   /// Whether the cell holds a reference to `runtime`.
-  private final let keepsRuntime: Bool
+  private final let retainsRuntime: Bool
 
-  /// Makes a cell. Without `keepsRuntime` the cell holds no reference to the runtime that its waiter drives,
+  /// Makes a cell. Without `retainsRuntime` the cell holds no reference to the runtime that its waiter drives,
   /// so the thread that sets the cell has to hold one.
-  public init(keepsRuntime: Bool = true) { self.keepsRuntime = keepsRuntime }
+  public init(retainsRuntime: Bool = true) { self.retainsRuntime = retainsRuntime }
 
-  deinit { if keepsRuntime { runtime?.release() } }
+  deinit { if retainsRuntime { runtime?.release() } }
 
   public final var isSet: Bool { word.load(ordering: .sequentiallyConsistent) & WaitCell.set != 0 }
 
@@ -59,7 +59,7 @@ open class WaitCell: @unchecked Sendable {
   /// Notes that the thread that waits for the cell begins to drive `runtime`. The caller holds that runtime's
   /// lock. nil: only the driver itself sets the cell, so no other thread has to wake it.
   final func beginDriving(_ runtime: Unmanaged<Runtime>?) {
-    if self.runtime == nil { self.runtime = keepsRuntime ? runtime?.retain() : runtime }
+    if self.runtime == nil { self.runtime = retainsRuntime ? runtime?.retain() : runtime }
     word.bitwiseOr(WaitCell.driving, ordering: .sequentiallyConsistent)
   }
 

@@ -269,13 +269,13 @@ public final class TicketBook: @unchecked Sendable {
     if spentCount == entries.count {
       entries.removeAll(keepingCapacity: spentCount <= 64)
     } else {
-      var kept = 0
+      var remaining = 0
       for index in 0..<entries.count {
         if case .spent = entries[index].state { continue }
-        if kept < index { entries.swapAt(kept, index) }
-        kept += 1
+        if remaining < index { entries.swapAt(remaining, index) }
+        remaining += 1
       }
-      while entries.count > kept { entries.removeLast() }
+      while entries.count > remaining { entries.removeLast() }
     }
     spentCount = 0
   }

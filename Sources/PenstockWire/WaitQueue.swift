@@ -66,12 +66,12 @@ public struct WaitQueue<Element: Queued> {
   public mutating func sweepGone() { if gone > 0 { sweep() } }
 
   public mutating func sweep() {
-    var kept = 0
+    var remaining = 0
     for index in next..<all.count where all[index]?.isWaiting ?? false {
-      all.swapAt(kept, index)
-      kept += 1
+      all.swapAt(remaining, index)
+      remaining += 1
     }
-    while all.count > kept { all.removeLast() }
+    while all.count > remaining { all.removeLast() }
     next = 0
     gone = 0
   }

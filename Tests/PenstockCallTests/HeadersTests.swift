@@ -219,7 +219,7 @@ import Testing
     openWhole(bench)
     headers(bench)
     let standings = bench.call.standings
-    #expect(standings.map { $0.state } == [.kept])
+    #expect(standings.map { $0.state } == [.heldBack])
     guard case .server = bench.call.holder(standings) else {
       Issue.record("not the server")
       return

@@ -67,15 +67,15 @@ import Testing
     var all: [Cell] = [
       ("idle", .wanted, "naming", Actions(.resolve)),
       ("naming", .nameless, "nameless", Actions(.fail(.nameless))),
-      ("connecting", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),
+      ("connecting", .endpoint(1, .ready), "ready(1)", Actions(.useOnly(1), .serve)),
       ("connecting", .endpoint(1, .failed), "connecting", Actions(.connect(1, until: 120), .arm(second))),
       ("connecting", .endpoint(1, .rested), "connecting", Actions(.connect(1, until: 120))),
       ("connecting", .time, "connecting", Actions(.connect(1, until: 120), .arm(second))),
       ("ready", .endpoint(1, .gone), "naming", Actions(.resolve)),
       ("ready", .endpoint(1, .failed), "naming", Actions(.resolve)),
-      ("ready", .endpoint(1, .goneUnused), "idle", Actions(.keep(nil))),
+      ("ready", .endpoint(1, .goneUnused), "idle", Actions(.useOnly(nil))),
       ("ready", .endpoint(1, .room), "ready(1)", Actions(.serve)),
-      ("failing", .endpoint(1, .ready), "ready(1)", Actions(.keep(1), .serve)),
+      ("failing", .endpoint(1, .ready), "ready(1)", Actions(.useOnly(1), .serve)),
       ("failing", .endpoint(1, .failed), "failing, 1", Actions(.fail(.unconnected))),
       ("failing", .endpoint(1, .rested), "failing", Actions(.connect(1, until: 120))),
       ("nameless", .nameless, "nameless", Actions(.fail(.nameless))),
@@ -83,8 +83,8 @@ import Testing
     ]
     for state in ["naming", "connecting", "ready", "failing", "nameless"] {
       all += pass(from: state, isFailing: state == "failing")
-      all.append((state, .named([.idle, .ready]), "ready(1)", Actions(.keep(1), .serve)))
-      all.append((state, .rest, "idle", Actions(.keep(nil))))
+      all.append((state, .named([.idle, .ready]), "ready(1)", Actions(.useOnly(1), .serve)))
+      all.append((state, .rest, "idle", Actions(.useOnly(nil))))
     }
     for way in ways where way.name != "closed" { all.append((way.name, .close, "closed", .none)) }
     return all
@@ -125,7 +125,7 @@ import Testing
     #expect(balancer.handle(.time, now: 2 * delay) == Actions(.connect(2, until: 2 * delay + 90)))
     #expect(balancer.handle(.time, now: 3 * delay) == .none)
     #expect(balancer.handle(.endpoint(1, .failed), now: 3 * delay) == .none)
-    #expect(balancer.handle(.endpoint(0, .ready), now: 4 * delay) == Actions(.keep(0), .serve))
+    #expect(balancer.handle(.endpoint(0, .ready), now: 4 * delay) == Actions(.useOnly(0), .serve))
   }
 
   @Test func allAddressesFailAndOneComesBack() {
@@ -143,13 +143,13 @@ import Testing
     // New addresses do not end the failure; only a connection does.
     #expect(balancer.handle(.named([.idle]), now: 70) == Actions(.connect(0, until: 160)))
     #expect(balancer.connectivity == .transientFailure)
-    #expect(balancer.handle(.endpoint(0, .ready), now: 80) == Actions(.keep(0), .serve))
+    #expect(balancer.handle(.endpoint(0, .ready), now: 80) == Actions(.useOnly(0), .serve))
     #expect(balancer.connectivity == .ready)
   }
 
   @Test func addressesChangeUnderAConnection() {
     var balancer = Self.balancer([.wanted, .named([.idle]), .endpoint(0, .ready)])
-    #expect(balancer.handle(.named([.idle, .ready]), now: 10) == Actions(.keep(1), .serve))
+    #expect(balancer.handle(.named([.idle, .ready]), now: 10) == Actions(.useOnly(1), .serve))
     #expect(balancer.pick == .endpoint(1))
     #expect(balancer.handle(.named([.idle]), now: 20) == Actions(.connect(0, until: 110)))
     #expect(balancer.pick == .wait)

@@ -58,7 +58,7 @@ import Testing
     for name in ["naming", "cc", "cr", "fr", "fc", "ff", "nameless"] {
       all.append((name, .named([.idle, .ready]), "cr", Self.all))
       all.append((name, .named([.transientFailure]), "f", Self.failAll))
-      all.append((name, .rest, "idle", Actions(.keep(nil))))
+      all.append((name, .rest, "idle", Actions(.useOnly(nil))))
     }
     for way in ways where way.name != "closed" { all.append((way.name, .close, "closed", .none)) }
     for (name, after) in [("cc", "cr"), ("fc", "fr"), ("ff", "fr")] {

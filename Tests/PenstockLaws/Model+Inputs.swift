@@ -150,7 +150,7 @@ extension Model {
     default:
       lane.releaseTicketless()
       let hasPassed = lane.slots[(index + 1)...].contains { $0.state == .ready && !$0.isInjected }
-      let isKept = !hasPassed && keepsHeaders(hop, lane.slots[index].item)
+      let isKept = !hasPassed && holdsHeaders(hop, lane.slots[index].item)
       lane.slots[index].state = isKept ? .held(0) : .ready
       if isKept { askBehindHeaders(hop) }
     }

@@ -17,7 +17,7 @@ extension Model {
   func next(_ hop: Hop, _ lane: Lane, _ item: Item) {
     lane.releaseTicketless()
     lane.refresh()
-    let isKept = keepsHeaders(hop, item)
+    let isKept = holdsHeaders(hop, item)
     lane.park(Slot(item: item, state: isKept ? .held(0) : .ready, isInjected: false, isAnswered: false))
     if isKept { askBehindHeaders(hop) }
   }

@@ -40,7 +40,7 @@ extension Model {
 
   /// Whether headers with the verdict NEXT wait at the hop for its verdict on the next event, so that the
   /// hop can still restart the call.
-  func keepsHeaders(_ hop: Hop, _ item: Item) -> Bool {
+  func holdsHeaders(_ hop: Hop, _ item: Item) -> Bool {
     guard item.kind == .headers, hop.plan.headersWait & (1 << UInt32(kind.rawValue)) != 0,
       mayRestart(hop) == .ok
     else { return false }

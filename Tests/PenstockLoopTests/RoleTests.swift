@@ -41,7 +41,7 @@ extension RuntimeTests {
       runtime.end()
     }
 
-    /// An object for `keepUntilRest`. `gone` counts its release.
+    /// An object for `releaseAtRest`. `gone` counts its release.
     private final class Spent {
       let gone: Counter
       init(_ gone: Counter) { self.gone = gone }
@@ -54,7 +54,7 @@ extension RuntimeTests {
       let kept = Box<[Bool]>([])
       let before = Box(-1)
       runtime.perform {
-        kept.value = [runtime.keepUntilRest(Spent(gone)), runtime.keepUntilRest(Spent(gone))]
+        kept.value = [runtime.releaseAtRest(Spent(gone)), runtime.releaseAtRest(Spent(gone))]
         before.value = gone.now
       }
       // The first object is kept until the end of the turn; the second is not kept.
@@ -63,12 +63,12 @@ extension RuntimeTests {
       eventually("the loop sleeps") { gone.now == 2 }
       // A runtime that ends releases the kept object. A runtime that has ended, or that is host-driven, keeps
       // no object.
-      runtime.perform { kept.value = [runtime.keepUntilRest(Spent(gone))] }
+      runtime.perform { kept.value = [runtime.releaseAtRest(Spent(gone))] }
       runtime.end()
       #expect(gone.now == 3)
-      #expect(!runtime.keepUntilRest(Spent(gone)))
+      #expect(!runtime.releaseAtRest(Spent(gone)))
       let hosted = makeRuntime(.host)
-      hosted.perform { kept.value = [hosted.keepUntilRest(Spent(gone))] }
+      hosted.perform { kept.value = [hosted.releaseAtRest(Spent(gone))] }
       #expect(kept.value == [false])
       hosted.end()
     }

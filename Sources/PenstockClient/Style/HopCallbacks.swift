@@ -153,12 +153,12 @@ extension InterceptedCall {
 
   // MARK: - On the way in
 
-  /// The headers of a stream wait at the hop without a ticket if the registration says so (`Hop.keepsHeaders`): the
+  /// The headers of a stream wait at the hop without a ticket if the registration says so (`Hop.holdsHeaders`): the
   /// function is told with the next event, a message or the status.
   fileprivate func headersCame(_ hop: Hop) -> Verdict {
     if case .passed(_, let response) = stage {
       response.headers = hop.metadata
-      if !kind.receivesOne, hop.keepsHeaders { return .next }
+      if !kind.receivesOne, hop.holdsHeaders { return .next }
     }
     return meet(.inbound, hop) { .headers($0) }
   }
@@ -213,7 +213,7 @@ extension InterceptedCall {
     var left = given
     while let message = left.messages.first {
       guard hop.injectInbound(message) == .ok else {
-        _ = stage.handle(.kept(left), kind)
+        _ = stage.handle(.left(left), kind)
         return
       }
       left.messages.removeLeading(1)

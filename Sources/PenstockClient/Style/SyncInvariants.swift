@@ -106,7 +106,7 @@ extension SyncStage.Event {
     case .end: "end"
     case .letGo: "letGo"
     case .demand: "demand"
-    case .kept: "kept"
+    case .left: "left"
     case .delivered: "delivered"
     }
   }

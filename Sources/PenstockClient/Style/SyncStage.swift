@@ -19,9 +19,9 @@ import PenstockCall
 /// | over | x | x | x | x | x | x | - |
 ///
 /// The orders of the function, `demand`: the caller asks for messages, and what becomes of a message that the function
-/// gives: `kept`, because nobody has asked for it, or `delivered`, as all of them are.
+/// gives: `left`, because nobody has asked for it, or `delivered`, as all of them are.
 ///
-/// | | next | again | answer | end | letGo | demand | kept | delivered |
+/// | | next | again | answer | end | letGo | demand | left | delivered |
 /// |---|---|---|---|---|---|---|---|---|
 /// | short, fresh | x | x | x | x | x | - | x | x |
 /// | collecting, closing | x | x | x | x | x | - | x | x |
@@ -115,7 +115,7 @@ enum SyncStage {
     case end
     case letGo
     case demand
-    case kept(Given)
+    case left(Given)
     case delivered
   }
 
@@ -268,7 +268,7 @@ enum SyncStage {
       case .short, .fresh, .collecting, .closing, .offered, .passed, .responded, .delivering, .passing, .over:
         .nothing
       }
-    case .kept(let given):
+    case .left(let given):
       switch self {
       case .delivering: become(.giving(given), .nothing)
       case .over: .nothing

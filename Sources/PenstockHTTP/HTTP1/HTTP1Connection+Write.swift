@@ -48,9 +48,9 @@ extension HTTP1Connection {
     return moved
   }
 
-  /// Keeps a copy of a piece of the body, as long as no byte of the request was sent. Another connection can
+  /// Stores a copy of a piece of the body, as long as no byte of the request was sent. Another connection can
   /// then send the request.
-  func keepUnsent(_ piece: BodyPiece) {
+  func copyUnsent(_ piece: BodyPiece) {
     if life.isUnsent { unsent.append(piece) }
   }
 

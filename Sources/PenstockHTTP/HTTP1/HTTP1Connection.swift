@@ -352,7 +352,7 @@ public final class HTTP1Connection: ReadyHandler, TurnTask {
       taken = min(max(borrow(stream.owner) { $0.streamReceives(part) } ?? 0, 0), part.count)
     }
     mark()
-    if taken == part.count || stream.keep(ByteView(rebasing: part[taken...])) { return true }
+    if taken == part.count || stream.store(ByteView(rebasing: part[taken...])) { return true }
     stream.finish(.noMemory)
     close(ByteBuffer().say("no memory to receive"))
     return false

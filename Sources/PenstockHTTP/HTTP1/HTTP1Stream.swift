@@ -25,7 +25,7 @@ public final class HTTP1Stream: TransportStream {
   public override func send(_ piece: BodyPiece) {
     append(piece)
     _ = borrow(connection) {
-      $0.keepUnsent(piece)
+      $0.copyUnsent(piece)
       $0.wantsWrite()
     }
   }

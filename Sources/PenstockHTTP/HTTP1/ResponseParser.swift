@@ -302,7 +302,7 @@ final class ResponseParser {
     if bytesEqual(name, "content-length") { return takeLength(value) }
     if bytesEqual(name, "transfer-encoding") { return takeCoding(value) }
     if bytesEqual(name, "connection") { takeOptions(value) }
-    if !isAboutTheConnection(name) { keep(value) }
+    if !isAboutTheConnection(name) { addField(value) }
     return nil
   }
 
@@ -312,7 +312,7 @@ final class ResponseParser {
       || bytesEqual(name, "te") || bytesEqual(name, "upgrade")
   }
 
-  private func keep(_ value: ByteView) {
+  private func addField(_ value: ByteView) {
     if place == .informational || block.note(name.view, value, limit: maxHeaderList) { return }
     block.add(name.view, value, limit: maxHeaderList)
   }
@@ -350,7 +350,7 @@ final class ResponseParser {
   private func takeLength(_ value: ByteView) -> ResponseFlaw? {
     if place == .trailers { return .framingInTrailers }
     if endsWithHead {
-      keep(value)
+      addField(value)
       return nil
     }
     for part in value.split(separator: 0x2C, omittingEmptySubsequences: false) {
@@ -361,7 +361,7 @@ final class ResponseParser {
         continue
       }
       block.length = length
-      if !block.noteLength(digits, limit: maxHeaderList) { keep(digits) }
+      if !block.noteLength(digits, limit: maxHeaderList) { addField(digits) }
     }
     return block.length < 0 ? .length : nil
   }

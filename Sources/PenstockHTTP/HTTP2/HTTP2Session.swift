@@ -47,7 +47,7 @@ final class HTTP2Session {
   /// Whether the peer has sent a header block of any answer, or a GOAWAY after which it will still answer some streams.
   var hasAnswered = false
   /// Whether the peer's GOAWAY lets streams of ours finish. The peer then still answers those streams.
-  var goAwayKeepsSome = false
+  var goAwaySparesSome = false
   /// The error text for the failure of the connection; nil: it has not failed.
   var failure: ByteBuffer?
   var failureCode = NGHTTP2_NO_ERROR

@@ -200,7 +200,7 @@ extension HTTP2Session {
       if stream.bodyIsEmpty {
         taken = min(max(borrow(stream.owner) { $0.streamReceives(bytes) } ?? 0, 0), bytes.count)
       }
-      if taken < bytes.count, !stream.keep(ByteView(rebasing: bytes[taken...])) {
+      if taken < bytes.count, !stream.store(ByteView(rebasing: bytes[taken...])) {
         stream.finish(.noMemory)
       }
       consumed(stream, taken)
@@ -279,8 +279,8 @@ extension HTTP2Session {
 
   private func received(goAway frame: nghttp2_goaway) {
     drain()
-    goAwayKeepsSome = frame.last_stream_id > 0 && nghttp2_session_get_next_stream_id(session) > 1
-    if goAwayKeepsSome { hasAnswered = true }
+    goAwaySparesSome = frame.last_stream_id > 0 && nghttp2_session_get_next_stream_id(session) > 1
+    if goAwaySparesSome { hasAnswered = true }
     let text = ByteBuffer().say("the server sent GOAWAY (").say(
       HTTP2Error.name(frame.error_code))
     if frame.opaque_data_len > 0 {
@@ -311,7 +311,7 @@ extension HTTP2Session {
     // nghttp2 uses this code also for streams with an id above the last stream id of a GOAWAY.
     if code == NGHTTP2_REFUSED_STREAM.rawValue {
       guard let goAway else { return HTTP2Error.end(ofReset: code) }
-      stream.wasPassedOver = goAwayKeepsSome
+      stream.wasPassedOver = goAwaySparesSome
       return .unprocessed(goAway)
     }
     let text = brokenRules()

@@ -155,8 +155,8 @@ open class TransportStream {
   /// arrive.
   public final var body: ByteView { unread.map { $0.view } ?? ByteView(start: nil, count: 0) }
 
-  /// Keeps received bytes that the owner has not taken. False: no memory.
-  public final func keep(_ bytes: ByteView) -> Bool {
+  /// Stores received bytes that the owner has not taken. False: no memory.
+  public final func store(_ bytes: ByteView) -> Bool {
     if unread == nil { unread = ByteBuffer() }
     return borrow(unread) { $0.append(bytes) } ?? false
   }

@@ -11,22 +11,22 @@ extension Attempt {
   private static let restWait: UInt64 = 10_000_000
 
   /// Whether the framing keeps bytes that the server may wait for.
-  private var keepsRest: Bool {
+  private var hasRest: Bool {
     guard request == .open, let stream, !stream.isHalfDuplex else { return false }
     return borrow(framing) { $0.sendsRest && $0.rest == .bytes } ?? false
   }
 
   /// Lets the bytes that the framing keeps go soon: at the end of this turn, or when the timer is due.
   @inline(__always)
-  func keepRest() {
+  func scheduleRest() {
     if borrow(framing, { $0.sendsRest }) == true { planRest() }
   }
 
   private func planRest() {
-    guard keepsRest, let framing else { return }
+    guard hasRest, let framing else { return }
     guard framing.mayWaitWithRest else { return core.work.schedule(self) }
     let timer = framing.timer ?? ChannelTimer(.send(.passUnretained(self)))
-    framing.keep(timer)
+    framing.store(timer)
     core.runtime.arm(timer, at: Time.after(Attempt.restWait, core.runtime.now))
   }
 
@@ -36,7 +36,7 @@ extension Attempt {
 
   /// Sends the bytes that the framing keeps.
   func sendRest() {
-    guard keepsRest, !answer.hasFailed, let call, let framing else { return }
+    guard hasRest, !answer.hasFailed, let call, let framing else { return }
     send(framing.lastPiece(), call)
     check()
   }

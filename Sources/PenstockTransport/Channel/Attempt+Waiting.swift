@@ -34,7 +34,7 @@ extension Attempt {
       if sentEarly > 0 { _ = borrow($0.connection) { $0.sentMessages.add(sentEarly) } }
     }
     stream.open()
-    keepRest()
+    scheduleRest()
     check()
   }
 

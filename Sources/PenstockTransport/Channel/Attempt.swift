@@ -130,7 +130,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     }
     guard let framed = borrow(framing, { $0.encode(message) }) else { return }
     send(framed, call)
-    keepRest()
+    scheduleRest()
   }
 
   func send(_ framed: consuming FramedMessage, _ call: Unmanaged<Call>) {
@@ -152,7 +152,7 @@ final class Attempt: StreamOwner, TurnTask, Queued {
     guard let call, let framing, !answer.hasFailed else { return }
     withCore { $0.runtime.mark.isStale = true }
     send(framing.encodeNext(), call)
-    keepRest()
+    scheduleRest()
     if framing.isPacking {
       core.work.scheduleLater(self)
     } else if request == .closing {

@@ -170,7 +170,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called when an attempt without a stream has ended. The attempt leaves the queue in this turn, because another
-  /// thread may release its call once the loop sleeps (`Runtime.keepUntilRest`).
+  /// thread may release its call once the loop sleeps (`Runtime.releaseAtRest`).
   func forgetWaiting() {
     waiting.forget()
     parked.forget()
@@ -249,7 +249,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
         case .connectAll(let until):
           for index in endpoints.indices { connect(index, until) }
         case .arm(let time): runtime.arm(self, at: time)
-        case .keep(let kept): keep(kept)
+        case .useOnly(let index): useOnly(index)
         case .serve: if asking.isEmpty { serve() } else { serveByTurns() }
         case .fail(let why): fail(why, sparing: .anyTime)
         }
@@ -285,7 +285,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     follow(.rest)
   }
 
-  private func keep(_ index: Int?) {
+  private func useOnly(_ index: Int?) {
     runtime.disarm(self)
     if index == nil { outlierTimer.map { runtime.disarm($0) } }
     for subchannel in endpoints where subchannel.endpointIndex != index { subchannel.leave() }
@@ -390,9 +390,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     var list = list
     if case .pickFirst(shuffles: true) = destination.service.balancing.policy { shuffle(&list) }
     for endpoint in Endpoint.interleaved(list, onlyFirstPriority: usesAllEndpoints) {
-      if let kept = old.firstIndex(where: { $0.endpoint.isSame(as: endpoint) }) {
-        old[kept].endpoint = endpoint
-        endpoints.append(old.remove(at: kept))
+      if let known = old.firstIndex(where: { $0.endpoint.isSame(as: endpoint) }) {
+        old[known].endpoint = endpoint
+        endpoints.append(old.remove(at: known))
       } else {
         endpoints.append(Subchannel(endpoint, self))
       }

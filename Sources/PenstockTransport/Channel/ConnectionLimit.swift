@@ -129,9 +129,9 @@ final class ConnectionLimit: TurnTask {
     }
     let free = max(0, most - taken)
     if neededByOthers > free { return true }
-    // A place that is kept for an address without a connection is free only for a connector of this address.
-    let kept = max(0, first.channel.unconnected - needed)
-    return !urgently && wanted > max(0, free - kept)
+    // A place that is reserved for an address without a connection is free only for a connector of this address.
+    let reserved = max(0, first.channel.unconnected - needed)
+    return !urgently && wanted > max(0, free - reserved)
   }
 
   /// Whether a connector for `owner` waits.

@@ -59,10 +59,10 @@ import Testing
   @Test(arguments: [1, 2, 3, 15, 16, 17, 40, 100]) func aTraceKeepsTheLatest(limit: Int) throws {
     let log = TraceLog(nil, limit)
     for count in 0...100 {
-      let kept = try #require(log.kept())
+      let events = try #require(log.copy())
       let first = max(count - limit, 0)
-      #expect((0..<kept.count).map { kept.notes[$0].detail } == Array(first..<count))
-      #expect(kept.dropped == UInt64(first))
+      #expect((0..<events.count).map { events.notes[$0].detail } == Array(first..<count))
+      #expect(events.dropped == UInt64(first))
       log.note(note(count))
     }
   }

@@ -139,7 +139,7 @@ import Testing
       ("answer, headers", .answer(SyncAnswer(headers: headers, messages: [], status: status))),
       ("answer, message", .answer(SyncAnswer(headers: nil, messages: [other], status: status))),
       ("answer, bare", .answer(SyncAnswer(headers: nil, messages: [], status: status))),
-      ("end", .end), ("letGo", .letGo), ("demand", .demand), ("kept", .kept(given)),
+      ("end", .end), ("letGo", .letGo), ("demand", .demand), ("left", .left(given)),
       ("delivered", .delivered),
     ]
   }

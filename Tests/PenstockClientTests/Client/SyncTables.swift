@@ -4,31 +4,31 @@ enum SyncTables {
     short:
       fail -> passing | start
       x | request; request, closing; halfClose; headers; message; status; next; again; again, refused; \
-    answer; answer, headers; answer, message; answer, bare; end; letGo; kept; delivered
+    answer; answer, headers; answer, message; answer, bare; end; letGo; left; delivered
       -> over | gone
       - | demand
     fresh:
       hold -> collecting 900 | start
       x | request; request, closing; halfClose; headers; message; status; next; again; again, refused; \
-    answer; answer, headers; answer, message; answer, bare; end; letGo; kept; delivered
+    answer; answer, headers; answer, message; answer, bare; end; letGo; left; delivered
       -> over | gone
       - | demand
     collecting 100:
       x | start; headers; message; status; next; again; again, refused; answer; answer, headers; answer, \
-    message; answer, bare; end; letGo; kept; delivered
+    message; answer, bare; end; letGo; left; delivered
       offer -> offered 190 | request; halfClose
       hold -> closing 190 | request, closing
       -> over | gone
       - | demand
     closing 120:
       x | start; headers; message; status; next; again; again, refused; answer; answer, headers; answer, \
-    message; answer, bare; end; letGo; kept; delivered
+    message; answer, bare; end; letGo; left; delivered
       pass | request; request, closing
       offer -> offered 129 | halfClose
       -> over | gone
       - | demand
     offered 120:
-      x | start; headers; message; status; again; again, refused; letGo; kept; delivered
+      x | start; headers; message; status; again; again, refused; letGo; left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       passOn(120) -> passed 000 | next
@@ -38,7 +38,7 @@ enum SyncTables {
       finish -> passing | answer, bare; end
       - | demand
     offered 123:
-      x | start; headers; message; status; again; again, refused; letGo; kept; delivered
+      x | start; headers; message; status; again; again, refused; letGo; left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       passOn(123) -> passed 000 | next
@@ -49,7 +49,7 @@ enum SyncTables {
       - | demand
     passed 000:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; kept; delivered
+    letGo; left; delivered
       pass | request; request, closing; halfClose
       hold -> passed 900 | headers
       hold -> passed 090 | message
@@ -58,7 +58,7 @@ enum SyncTables {
       - | demand
     passed 400:
       x | start; headers; next; again; again, refused; answer; answer, headers; answer, message; answer, \
-    bare; end; letGo; kept; delivered
+    bare; end; letGo; left; delivered
       pass | request; request, closing; halfClose
       hold -> passed 490 | message
       tell -> responded 409 | status
@@ -66,7 +66,7 @@ enum SyncTables {
       - | demand
     passed 050:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; kept; delivered
+    letGo; left; delivered
       pass | request; request, closing; halfClose; message
       hold -> passed 950 | headers
       tell -> responded 059 | status
@@ -74,14 +74,14 @@ enum SyncTables {
       - | demand
     passed 450:
       x | start; headers; next; again; again, refused; answer; answer, headers; answer, message; answer, \
-    bare; end; letGo; kept; delivered
+    bare; end; letGo; left; delivered
       pass | request; request, closing; halfClose; message
       tell -> responded 459 | status
       -> over | gone
       - | demand
     responded 456:
       x | start; headers; message; status; next; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       restart(6) -> passed 000 | again
@@ -91,7 +91,7 @@ enum SyncTables {
       - | demand
     responded 456:
       x | start; headers; message; status; next; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       restart(6) -> passed 000 | again
@@ -101,7 +101,7 @@ enum SyncTables {
       - | demand
     responded 006:
       x | start; headers; message; status; next; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       restart(6) -> passed 000 | again
@@ -111,7 +111,7 @@ enum SyncTables {
       - | demand
     giving 1, own:
       x | start; headers; message; status; next; again; again, refused; answer; answer, headers; answer, \
-    message; answer, bare; end; letGo; kept; delivered
+    message; answer, bare; end; letGo; left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       deliver(1, own) -> delivering | demand
@@ -121,35 +121,35 @@ enum SyncTables {
       pass | request; request, closing; halfClose
       -> over | gone
       - | demand
-      -> giving 1, own | kept
+      -> giving 1, own | left
       -> passing | delivered
     passing:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; kept; delivered
+    letGo; left; delivered
       pass | request; request, closing; halfClose; headers; message; status
       -> over | gone
       - | demand
     over:
       x | start; request; request, closing; halfClose; headers; message; status
       - | gone; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; demand; kept; delivered
+    letGo; demand; left; delivered
     """
 
   static let bidi = """
     short:
       fail -> passing | start
       x | request; request, closing; halfClose; headers; message; status; next; again; again, refused; \
-    answer; answer, headers; answer, message; answer, bare; end; letGo; kept; delivered
+    answer; answer, headers; answer, message; answer, bare; end; letGo; left; delivered
       -> over | gone
       - | demand
     fresh:
       offer -> offered 900 | start
       x | request; request, closing; halfClose; headers; message; status; next; again; again, refused; \
-    answer; answer, headers; answer, message; answer, bare; end; letGo; kept; delivered
+    answer; answer, headers; answer, message; answer, bare; end; letGo; left; delivered
       -> over | gone
       - | demand
     offered 100:
-      x | start; headers; message; status; again; again, refused; letGo; kept; delivered
+      x | start; headers; message; status; again; again, refused; letGo; left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       passOn(100) -> passed 000 | next
@@ -160,7 +160,7 @@ enum SyncTables {
       - | demand
     passed 000:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; kept; delivered
+    letGo; left; delivered
       pass | request; request, closing; halfClose
       tell -> responded 900 | headers
       tell -> responded 090 | message
@@ -169,7 +169,7 @@ enum SyncTables {
       - | demand
     responded 400:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose; headers; message; status
       -> over | gone
       finish -> passing | end
@@ -177,7 +177,7 @@ enum SyncTables {
       - | demand
     responded 050:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose; headers; message; status
       -> over | gone
       finish -> passing | end
@@ -185,7 +185,7 @@ enum SyncTables {
       - | demand
     responded 006:
       x | start; headers; message; status; next; answer; answer, headers; answer, message; answer, bare; \
-    kept; delivered
+    left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       restart(6) -> passed 000 | again
@@ -195,7 +195,7 @@ enum SyncTables {
       - | demand
     giving 1, own:
       x | start; headers; message; status; next; again; again, refused; answer; answer, headers; answer, \
-    message; answer, bare; end; letGo; kept; delivered
+    message; answer, bare; end; letGo; left; delivered
       pass | request; request, closing; halfClose
       -> over | gone
       deliver(1, own) -> delivering | demand
@@ -205,18 +205,18 @@ enum SyncTables {
       pass | request; request, closing; halfClose
       -> over | gone
       - | demand
-      -> giving 1, own | kept
+      -> giving 1, own | left
       -> passing | delivered
     passing:
       x | start; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; kept; delivered
+    letGo; left; delivered
       pass | request; request, closing; halfClose; headers; message; status
       -> over | gone
       - | demand
     over:
       x | start; request; request, closing; halfClose; headers; message; status
       - | gone; next; again; again, refused; answer; answer, headers; answer, message; answer, bare; end; \
-    letGo; demand; kept; delivered
+    letGo; demand; left; delivered
     """
 
   static let function = """

@@ -304,7 +304,7 @@ import Testing
     /// Delivers the messages if the caller has asked for them.
     private func deliver(_ given: SyncStage.Given) {
       guard isAsked else {
-        _ = handle(.kept(given))
+        _ = handle(.left(given))
         return
       }
       _ = handle(.delivered)

@@ -85,7 +85,7 @@ final class MemoryStream: TransportStream {
     bytes.withUnsafeBytes { view in
       let taken = bodyIsEmpty ? owner?.streamReceives(view) ?? 0 : 0
       credit += taken
-      if taken < view.count { #expect(keep(ByteView(rebasing: view[taken...]))) }
+      if taken < view.count { #expect(store(ByteView(rebasing: view[taken...]))) }
     }
   }
 
