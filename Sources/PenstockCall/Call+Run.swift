@@ -324,11 +324,11 @@ extension Call {
       if hop.running == .none { hop.running = callbackInRun(index) }
       // No event but start has come to these hops yet.
       if run.event == .start || run.event == .create {
-        hop.leaveRun(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
+        hop.splitOff(hasPassed ? .passing : hop.running == .start ? .starting : hop.life)
         if hasPassed { hop.owed = run.count }
         continue
       }
-      hop.leaveRun(run.life == .halfClosed || hasPassed && run.event == .halfClose ? .halfClosed : .passing)
+      hop.splitOff(run.life == .halfClosed || hasPassed && run.event == .halfClose ? .halfClosed : .passing)
       hop.owed = run.owed
       hop.inFlight = run.inFlight
       guard hasPassed else { continue }

@@ -8,7 +8,7 @@ public enum CompressionUse: Equatable, Sendable {
   case from(bytes: Int32)
 
   /// Whether a message of `count` bytes is sent as it is, whatever compression would make of it.
-  public func leaves(_ count: Int) -> Bool {
+  public func skips(_ count: Int) -> Bool {
     switch self {
     case .whereSmaller: false
     case .from(let bytes): count < Int(bytes)

@@ -197,7 +197,7 @@ extension Hop {
   /// message is an object, or may become shorter by compression.
   private var fitsInURL: Bool {
     guard !seesObjects, let message,
-      settings.compression == .identity || message.staysPlain || settings.compressionUse.leaves(message.count)
+      settings.compression == .identity || message.staysPlain || settings.compressionUse.skips(message.count)
     else { return true }
     let most = route?.mostQueryBytes ?? call.origin.mostQueryBytes
     // `path` ends with a NUL.

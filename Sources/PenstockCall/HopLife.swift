@@ -3,7 +3,7 @@ import Synchronization
 // The life of a hop: what has happened to it in its call. Its `Face` is the part that other threads may see.
 
 /// A hop's life in one call. It never goes back (invariant I1). `Hop.become` changes it. While a hop is in
-/// the run (the top hops, which count together) its life is not kept up to date; `leaveRun` sets it. Before
+/// the run (the top hops, which count together) its life is not kept up to date; `splitOff` sets it. Before
 /// the next call `renew` sets it to `waiting` again. A hop without `create` goes from `waiting` to `starting`
 /// at once.
 ///
@@ -194,7 +194,7 @@ extension Hop {
 
   /// Takes the hop out of the run (the hops that count together), with this life: from now on it has its own
   /// counts and its own `Face`.
-  func leaveRun(_ life: Life) {
+  func splitOff(_ life: Life) {
     self.life = life
     wear(life.face ?? .waiting)
   }

@@ -114,12 +114,12 @@ public struct RoundRobin: Equatable {
     case (.spread(let parts), .endpoint(let index, let news)) where index < parts.count:
       return handle(news, of: index, parts, now)
     case (.naming, .rest), (.spread, .rest), (.nameless, .rest):
-      leave(.idle)
+      stop(.idle)
       return Actions(.useOnly(nil))
     case (.closed, .wanted):
       return Actions(.fail(.closed))
     case (.idle, .close), (.naming, .close), (.spread, .close), (.nameless, .close):
-      leave(.closed)
+      stop(.closed)
       return .none
     case (.idle, .named), (.idle, .nameless), (.idle, .endpoint), (.idle, .time), (.idle, .rest),
       (.naming, .wanted), (.naming, .endpoint), (.naming, .time),
@@ -165,7 +165,7 @@ public struct RoundRobin: Equatable {
     turn.weigh(ready.map { $0 < weights.count ? weights[$0] : 1 })
   }
 
-  private mutating func leave(_ next: State) {
+  private mutating func stop(_ next: State) {
     state = next
     ready = []
   }

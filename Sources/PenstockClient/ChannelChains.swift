@@ -20,7 +20,7 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
   /// channel's listeners refer to this object.
   private let transport: Unmanaged<Channel>
   private let loop: RuntimeLoop
-  /// Both, for a caller that keeps the channel from leaving its runtime (`ClientRuntime.leave`).
+  /// Both, for a caller that keeps the runtime from forgetting the channel (`ClientRuntime.forget`).
   var place: (loop: RuntimeLoop, channel: Channel) { (loop, transport.takeUnretainedValue()) }
 
   init(newestFirst: Bool, _ times: CallbackTimes, of transport: Channel, on loop: RuntimeLoop) {

@@ -78,7 +78,7 @@ extension ClientCall {
     // nobody knows whether a thread will wait again.
     var gaveUp = false
     defer {
-      if let attendant { channel.runtime.workers.leave(call.item, attendant) }
+      if let attendant { channel.runtime.workers.detach(call.item, attendant) }
       if gaveUp, !isSimple { endServing() }
     }
     while true {

@@ -101,11 +101,11 @@ public final class ClientCall: CallAbove, @unchecked Sendable {
 
   /// Checks the path of a new call, and returns the channel's shared copy of the path. nil: no call can be
   /// made; the outcome is the reason.
-  /// `mayLeave`: a channel that waits for its last calls counts as open, because the call is a part of one of them.
-  static func find(_ path: ByteView, _ channel: ClientChannel, mayLeave: Bool = false) -> (
+  /// `mayDrain`: a channel that waits for its last calls counts as open, because the call is a part of one of them.
+  static func find(_ path: ByteView, _ channel: ClientChannel, mayDrain: Bool = false) -> (
     Outcome, ByteBuffer?
   ) {
-    guard mayLeave ? !channel.isClosed : channel.isOpen else { return (.closed, nil) }
+    guard mayDrain ? !channel.isClosed : channel.isOpen else { return (.closed, nil) }
     return cm_is_low() == 0 ? channel.paths.find(path) : (.noMemory, nil)
   }
 

@@ -93,7 +93,7 @@ public final class ClientChannel: @unchecked Sendable {
     if !Process.isForked(generation) {
       transport.close()
       times.forgetChannel()
-      runtime.leave(chains)
+      runtime.forget(chains)
       chains.removeAll()
       if phase.load(ordering: .relaxed) != .closed { loop.hasOneChannelLess() }
     }
@@ -115,7 +115,7 @@ public final class ClientChannel: @unchecked Sendable {
   private enum Phase: UInt8, AtomicRepresentable {
     case open
     /// The channel accepts no new calls, and closes when its present calls have ended.
-    case leaving
+    case draining
     case closed
   }
 
@@ -164,7 +164,7 @@ public final class ClientChannel: @unchecked Sendable {
   public func closeGracefully(timeoutMilliseconds: Int64) -> Outcome {
     let deadline = Runtime.deadline(after: timeoutMilliseconds, from: loop.runtime.clock)
     let (isFirst, _) = phase.compareExchange(
-      expected: .open, desired: .leaving, ordering: .acquiringAndReleasing)
+      expected: .open, desired: .draining, ordering: .acquiringAndReleasing)
     guard isFirst else { return .already }
     loop.runtime.post(Farewell.Begin(Farewell(self, deadline)))
     return .ok

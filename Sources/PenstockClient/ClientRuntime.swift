@@ -232,5 +232,5 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
 
   func join(_ cache: ChannelChains) { lock.withLock { caches.append(cache) } }
 
-  func leave(_ cache: ChannelChains) { lock.withLock { caches.drop(cache) } }
+  func forget(_ cache: ChannelChains) { lock.withLock { caches.drop(cache) } }
 }

@@ -97,7 +97,7 @@ extension ClientCall {
     guard let (parent, _) = hop.call.item.live(hop.call) else { return (.gone, nil) }
     if other?.isOpen == false { return (.closed, nil) }
     let channel = parent.channel
-    let (found, named) = find(start.request.pathView, channel, mayLeave: true)
+    let (found, named) = find(start.request.pathView, channel, mayDrain: true)
     guard let named else { return (found, nil) }
     let (outcome, made) = make(channel, named, start.request.kind, nil, callbacks, start.chain)
     guard let made else { return (outcome, nil) }

@@ -226,7 +226,7 @@ class CommonFraming: Framing {
   }
 
   /// Whether a message is sent as it is in a call that compresses.
-  final func staysPlain(_ message: Message) -> Bool { message.staysPlain || use.leaves(message.count) }
+  final func staysPlain(_ message: Message) -> Bool { message.staysPlain || use.skips(message.count) }
 
   /// Begins to compress a message, and compresses its first slice.
   final func pack(_ message: Message) -> FramedMessage {

@@ -153,7 +153,7 @@ public final class TicketBook: @unchecked Sendable {
     if newest == 0 || newest & TicketBook.lastTurn == TicketBook.lastTurn {
       let number = table.number(for: self)
       if number == 0 { return 0 }
-      leaveNumbers()
+      freeNumbers()
       numbers.append(number)
       newest = number << TicketBook.turnBits
     }
@@ -165,7 +165,7 @@ public final class TicketBook: @unchecked Sendable {
 
   /// Gives back the book numbers that no entry uses any more. A function that gets a ticket with such a
   /// number returns `.gone`.
-  private func leaveNumbers() {
+  private func freeNumbers() {
     let oldest = (entries.first?.ticket ?? .max) >> TicketBook.turnBits
     let count = numbers.prefix { $0 < oldest }.count
     table.free(numbers[..<count])

@@ -163,7 +163,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   public override func resolve(_ verdict: Verdict) -> Outcome {
     if verdict == .hold { return hold() }
     guard kind.resolves(with: verdict) else { return .invalidArgument }
-    let (before, isOver) = leave(with: verdict)
+    let (before, isOver) = noteAnswer(verdict)
     switch before {
     case .answered, .spent: return .already
     case .gone: return .gone
@@ -192,7 +192,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
   /// Ends the call with `status`, which the call takes over. Whether the event waits, its callback runs, or it was
   /// resolved before: the end counts, once.
   public override func end(_ status: Status) -> Outcome {
-    let (before, isOver) = leave(with: nil)
+    let (before, isOver) = noteAnswer(nil)
     if lock.withLock({ hasEnded }) { return .already }
     var outcome: Outcome
     switch before {
@@ -209,7 +209,7 @@ public final class WaitingHop: BoundHop, @unchecked Sendable {
 
   /// Notes that the event does not wait for an answer any more. `verdict`: the answer; nil: an end. Returns the
   /// state before that, and whether the hop's part in the call is over.
-  private func leave(with verdict: Verdict?) -> (State, isOver: Bool) {
+  private func noteAnswer(_ verdict: Verdict?) -> (State, isOver: Bool) {
     let isOver = hop.hasEnded
     lock.lock()
     defer { lock.unlock() }

@@ -12,11 +12,11 @@ import Testing
   func sends(_ use: CompressionUse, _ plain: Int, _ packed: Int, _ isCompressed: Bool) {
     #expect(use.sends(packed, of: plain) == isCompressed)
     // A message that goes as it is, whatever its compressed size would be, is not even compressed.
-    if use.leaves(plain) { #expect(!isCompressed && !use.sends(0, of: plain)) }
+    if use.skips(plain) { #expect(!isCompressed && !use.sends(0, of: plain)) }
   }
 
   @Test func onlyASizeDecidesBeforehand() {
-    #expect(!CompressionUse.whereSmaller.leaves(0) && !CompressionUse.from(bytes: 0).leaves(0))
-    #expect(CompressionUse.from(bytes: 10).leaves(9) && !CompressionUse.from(bytes: 10).leaves(10))
+    #expect(!CompressionUse.whereSmaller.skips(0) && !CompressionUse.from(bytes: 0).skips(0))
+    #expect(CompressionUse.from(bytes: 10).skips(9) && !CompressionUse.from(bytes: 10).skips(10))
   }
 }

@@ -13,7 +13,7 @@ import Testing
     ("newStream(_:sending:)", { _ = TransportConnection().newStream(StreamOwner(), sending: PieceQueue()) }),
     ("forgetAnswer()", { TransportConnection().forgetAnswer() }),
     ("begin()", { TransportConnection().begin() }),
-    ("leaving", { _ = TransportConnection().leaving }),
+    ("drainReason", { _ = TransportConnection().drainReason }),
     ("timedOut()", { TransportConnection().timedOut() }),
     ("drain()", { TransportConnection().drain() }),
     ("closeGracefully()", { TransportConnection().closeGracefully() }),

@@ -319,7 +319,7 @@ MUTATIONS = [
     ("run", "a hop below a callback has not counted the response", "Call+Run.swift", "      case .receive: hop.owed -= 1\n", "      case .receive: break\n"),
     ("run", "a hop that is set apart forgets its demand", "Call+Run.swift", "      hop.owed = run.owed\n", ""),
     ("run", "a hop that is set apart forgets what is in flight", "Call+Run.swift", "      hop.inFlight = run.inFlight\n", ""),
-    ("run", "a hop that is set apart forgets half-close", "Call+Run.swift", "hop.leaveRun(run.life == .halfClosed || hasPassed", "hop.leaveRun(hasPassed"),
+    ("run", "a hop that is set apart forgets half-close", "Call+Run.swift", "hop.splitOff(run.life == .halfClosed || hasPassed", "hop.splitOff(hasPassed"),
     ("run", "demand that stops at a hop was not counted by those above", "Call+Run.swift", "      case .demand: run.owed = saturatingSum(run.owed, run.count)\n      case", "      case .demand: break\n      case"),
     ("run", "demand that a hop changes is not counted by those above", "Call+Run.swift", "        if run.length > index {\n          run.owed = saturatingSum(run.owed, n)\n", "        if run.length > index {\n"),
     ("run", "the demand of start that a hop changes is not counted by those above", "Call+Run.swift", "          run.owed = demand\n", ""),

@@ -258,7 +258,7 @@ public final class InterceptedCall: InboxItem, @unchecked Sendable {
         break
       }
     }
-    if let attendant { pool.leave(item, attendant) }
+    if let attendant { pool.detach(item, attendant) }
     return lock.withLock { news.response }
   }
 

@@ -160,7 +160,7 @@ final class SyncWork {
   }
 
   func enter(_ attendant: Attendant) { attendants.append(attendant) }
-  func leave(_ attendant: Attendant) { attendants.drop(attendant) }
+  func detach(_ attendant: Attendant) { attendants.drop(attendant) }
 
   /// The next ready function, which `attendant` then runs. nil: no function is ready.
   func take(_ attendant: Attendant) -> InterceptedCall? {

@@ -121,16 +121,16 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Takes the function of `call` back, if no thread has begun to run it. The caller holds the lock and a reference to
   /// `call`.
-  private func remove(_ call: InterceptedCall) { leave(call, .withdrawn) }
+  private func remove(_ call: InterceptedCall) { endOffer(call, .withdrawn) }
 
   /// Marks the function of `call` as begun. The caller holds the lock, and runs the function after it. A
   /// shutdown of the runtime waits until the function has returned.
   private func begin(_ call: InterceptedCall) {
-    leave(call, .begun)
+    endOffer(call, .begun)
     call.runtime.beginPending()
   }
 
-  private func leave(_ call: InterceptedCall, _ event: SyncOffer.Event) {
+  private func endOffer(_ call: InterceptedCall, _ event: SyncOffer.Event) {
     switch call.offer.handle(event) {
     case .nothing: return
     case .forget: break
@@ -212,9 +212,9 @@ final class WorkerPool: @unchecked Sendable {
 
   /// Called when the worker does not wait any more. Assigns the ready functions that were left for this
   /// worker to other threads.
-  func leave(_ item: CallItem, _ attendant: Attendant) {
+  func detach(_ item: CallItem, _ attendant: Attendant) {
     lock.lock()
-    item.syncWork?.leave(attendant)
+    item.syncWork?.detach(attendant)
     let left = assignLeft(item)
     lock.unlock()
     carryOut(left)

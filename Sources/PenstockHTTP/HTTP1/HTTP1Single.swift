@@ -47,7 +47,7 @@ public final class HTTP1Single: HTTP1Owner, TurnTask {
   public override var facts: ConnectionFacts? { connection?.facts }
   public override var hasAnswered: Bool { answeredCalls }
   public override func forgetAnswer() { answeredCalls = false }
-  public override var leaving: ByteBuffer? { reason }
+  public override var drainReason: ByteBuffer? { reason }
   public override var slots: Int { reason == nil && connection?.life == .idle ? 1 : 0 }
 
   public override func newStream(_ owner: StreamOwner, sending pieces: consuming PieceQueue)

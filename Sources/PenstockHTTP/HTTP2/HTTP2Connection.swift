@@ -122,7 +122,7 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
   public override func look() {
     if !hasUnread, session.open.count + session.queuedCount == (isWatched ? 1 : 0) { askSocket() }
   }
-  public override var leaving: ByteBuffer? { session.leaving }
+  public override var drainReason: ByteBuffer? { session.drainReason }
   public override var hasAnswered: Bool { session.hasAnswered }
   public override func forgetAnswer() { session.hasAnswered = false }
 

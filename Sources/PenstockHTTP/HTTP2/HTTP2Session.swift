@@ -213,7 +213,7 @@ final class HTTP2Session {
         startInTurn(stream, &room)
       }
     }
-    if phase == .draining, let leaving { endQueued(leaving) }
+    if phase == .draining, let drainReason { endQueued(drainReason) }
   }
 
   /// The number of streams that may open even if the window has no room: a server may need the headers of one request

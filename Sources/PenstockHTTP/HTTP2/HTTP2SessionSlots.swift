@@ -18,7 +18,7 @@ extension HTTP2Session {
   }
 
   /// The reason why the session accepts no new streams any more; nil: it accepts them.
-  public var leaving: ByteBuffer? {
+  public var drainReason: ByteBuffer? {
     phase == .draining ? goAway ?? failure ?? ByteBuffer().say("the connection has no stream ids left") : nil
   }
 

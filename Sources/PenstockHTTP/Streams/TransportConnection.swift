@@ -104,7 +104,7 @@ open class TransportConnection: ReadyHandler {
   /// subchannel.
   open func begin() { mustOverride(()) }
   /// The reason why the connection accepts no new streams any more; nil: it accepts them.
-  open var leaving: ByteBuffer? { mustOverride(nil) }
+  open var drainReason: ByteBuffer? { mustOverride(nil) }
   /// Called at the end of the connect timeout. Closes the connection.
   open func timedOut() { mustOverride(()) }
   /// Accepts no new streams from now on, and closes when the last stream has ended.

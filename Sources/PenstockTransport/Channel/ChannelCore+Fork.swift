@@ -16,7 +16,7 @@ extension ChannelCore {
     events.removeAll()
     for subchannel in endpoints {
       subchannel.endpointIndex = -1
-      leaving.append(subchannel)
+      removed.append(subchannel)
     }
     endpoints = []
     balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
@@ -27,13 +27,13 @@ extension ChannelCore {
   /// Ends the calls on the parent's connections, whose descriptors are closed in this process: peers get no bytes.
   func endInherited() {
     names?.endInherited()
-    let others = leaving
-    leaving = []
+    let others = removed
+    removed = []
     for subchannel in others { subchannel.close() }
   }
 
   func closeInChild() {
     for subchannel in endpoints { subchannel.closeInChild() }
-    for subchannel in leaving { subchannel.closeInChild() }
+    for subchannel in removed { subchannel.closeInChild() }
   }
 }

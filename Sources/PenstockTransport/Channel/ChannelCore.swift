@@ -44,7 +44,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   /// The endpoints of the most recent addresses.
   var endpoints: [Subchannel] = []
   /// Endpoints of earlier addresses, whose connections close when their last stream has ended.
-  var leaving: [Subchannel] = []
+  var removed: [Subchannel] = []
   /// Attempts that wait for the balancer's pick, or for a slot.
   var waiting = WaitQueue<Attempt>()
   var isScheduled = false
@@ -288,7 +288,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   private func useOnly(_ index: Int?) {
     runtime.disarm(self)
     if index == nil { outlierTimer.map { runtime.disarm($0) } }
-    for subchannel in endpoints where subchannel.endpointIndex != index { subchannel.leave() }
+    for subchannel in endpoints where subchannel.endpointIndex != index { subchannel.unwanted() }
     if index == nil { names?.rest() }
   }
 
@@ -375,7 +375,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     balancer = ChannelCore.newBalancer(destination, runtime, picks: picker != nil)
     noteIgnored()
     // Of the attempts that have had one place together, several may be kept now.
-    if limit.hasRace { for subchannel in endpoints where !subchannel.hasConnection { subchannel.leave() } }
+    if limit.hasRace { for subchannel in endpoints where !subchannel.hasConnection { subchannel.unwanted() } }
     if !wasIdle { _ = balancer.handle(.wanted, now: runtime.now) }
     pick = balancer.pick
     runtime.disarm(self)
@@ -400,7 +400,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     }
     for subchannel in old {
       subchannel.remove()
-      if subchannel.isInUse { leaving.append(subchannel) }
+      if subchannel.isInUse { removed.append(subchannel) }
     }
     watchOutliers()
     let usesAll = usesAllEndpoints
@@ -439,7 +439,7 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
   }
 
   /// Called when the last connection of an endpoint of earlier addresses has closed.
-  func isDone(_ subchannel: Subchannel) { leaving.drop(subchannel) }
+  func isDone(_ subchannel: Subchannel) { removed.drop(subchannel) }
 
   // MARK: The end
 
@@ -466,9 +466,9 @@ final class ChannelCore: Timer, ShutdownHook, TurnTask {
     pick = balancer.pick
     _ = connectivity.set(.shutdown)
     let known = endpoints
-    let others = leaving
+    let others = removed
     endpoints = []
-    leaving = []
+    removed = []
     for subchannel in known { subchannel.close() }
     for subchannel in others { subchannel.close() }
     limit.close()

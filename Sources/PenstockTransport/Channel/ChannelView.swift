@@ -87,6 +87,6 @@ extension ChannelCore {
       waiting: attempts.reduce(0) { $0 + ($1.isWaiting ? 1 : 0) },
       throttle: throttle.map { ($0.tokens, $0.settings.most) },
       handshakes: destination.tls == nil ? nil : handshakes,
-      endpoints: (endpoints + leaving).map { $0.view })
+      endpoints: (endpoints + removed).map { $0.view })
   }
 }

@@ -57,7 +57,7 @@ final class ConnectionLimit: TurnTask {
   }
 
   /// Called when a connector makes no connection.
-  func leave(_ connector: Connector) {
+  func release(_ connector: Connector) {
     if let place = connector.place.take() { return place.giveBack() }
     waiting.drop(connector)
     serveSoon()

@@ -309,7 +309,7 @@ final class Connector: ReadyHandler, TurnTask {
     case .question(let question): question.abandon()
     case .socket(let link, _), .step(_, let link): link.close()
     }
-    channel.limit.leave(self)
+    channel.limit.release(self)
   }
 
   func closeInChild() {

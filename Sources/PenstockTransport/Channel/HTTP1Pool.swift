@@ -53,9 +53,9 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   private var retryAt: UInt64 = 0
   /// The reason why the pool has to close; nil: it stays open.
   private var failure: ByteBuffer?
-  /// The reason why the pool itself has decided to accept no more streams. `isLeaving`: the subchannel was told so.
+  /// The reason why the pool itself has decided to accept no more streams. `toldDraining`: the subchannel was told so.
   private var ownReason: ByteBuffer?
-  private var isLeaving = false
+  private var toldDraining = false
   /// The time in nanoseconds after which a silent connection with a call is reported to listeners; 0: never.
   private let silence: UInt64
   private var timer: HTTP1PoolTimer?
@@ -94,7 +94,7 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
   override var forwarding: ForwardedRequests? { ownForwarding }
   override var hasAnswered: Bool { answeredCalls }
   override func forgetAnswer() { answeredCalls = false }
-  override var leaving: ByteBuffer? { ownReason }
+  override var drainReason: ByteBuffer? { ownReason }
   override var slots: Int {
     phase == .open ? most - (count - idleCount) - queue.count : 0
   }
@@ -404,8 +404,8 @@ final class HTTP1Pool: HTTP1Owner, TurnTask, ConnectorOwner {
       if let failure {
         close(failure)
       } else if phase == .draining {
-        if ownReason != nil, !isLeaving {
-          isLeaving = true
+        if ownReason != nil, !toldDraining {
+          toldDraining = true
           owner?.connectionDraining(self)
         }
         if count == 0, connectors.isEmpty { close(ByteBuffer().say("the connection is no longer used")) }

@@ -142,7 +142,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// connection can, or when the connections are lost. `grows`: begins a further connection, if the limit
   /// allows. Returns whether a further connection is being made.
   func lackSlot(grows: Bool) -> Bool {
-    if let connection, connection.leaving != nil { connectionDraining(connection) }
+    if let connection, connection.drainReason != nil { connectionDraining(connection) }
     // `connectionDraining` may have made another connection the oldest. This connection also has to report
     // when it can open a stream.
     if connection != nil {
@@ -161,7 +161,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
 
   /// Called when no new calls will use this subchannel. Stops an attempt to connect, and lets the streams of
   /// the connections end.
-  func leave() { _ = follow(.unwanted) }
+  func unwanted() { _ = follow(.unwanted) }
 
   /// Called when the resolver no longer gives this address.
   func remove() {
@@ -273,20 +273,20 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
 
   private func retire() {
     while let oldest = connection {
-      _ = leave(oldest)
+      _ = detach(oldest)
       letDrain(oldest)
     }
   }
 
   private func letDrain(_ gone: TransportConnection) {
-    note(.draining, gone.leaving)
+    note(.draining, gone.drainReason)
     draining.append(gone)
     gone.drain()
   }
 
   /// Removes a connection from those that accept streams. Returns whether any are left; nil: `gone` was not
   /// among them.
-  private func leave(_ gone: TransportConnection) -> Bool? {
+  private func detach(_ gone: TransportConnection) -> Bool? {
     if connection === gone {
       connection = others.first
       if let connection { others.drop(connection) } else { channel.limit.serveSoon() }
@@ -344,12 +344,12 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   /// never reports it.
   func connectionHasSlots() { tell(follow(.room)) }
 
-  func connectionDraining(_ leaving: TransportConnection) {
-    let answered = leaving.hasAnswered
-    if connection === leaving, others.isEmpty {
-      if let words = leaving.leaving { lose(.lost(answered: answered), words) }
-    } else if leave(leaving) != nil {
-      letDrain(leaving)
+  func connectionDraining(_ gone: TransportConnection) {
+    let answered = gone.hasAnswered
+    if connection === gone, others.isEmpty {
+      if let words = gone.drainReason { lose(.lost(answered: answered), words) }
+    } else if detach(gone) != nil {
+      letDrain(gone)
       lessen(answered)
     }
   }
@@ -368,7 +368,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
       return lose(.failed, words)
     }
     let answered = connection.hasAnswered
-    if let hasOthers = leave(connection) {
+    if let hasOthers = detach(connection) {
       return hasOthers ? lessen(answered) : lose(.lost(answered: answered), words)
     }
     draining.drop(connection)
@@ -484,7 +484,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
     var all = draining
     draining = []
     while let oldest = connection {
-      _ = leave(oldest)
+      _ = detach(oldest)
       all.append(oldest)
     }
     for connection in all { connection.closeGracefully() }

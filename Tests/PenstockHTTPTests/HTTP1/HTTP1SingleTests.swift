@@ -32,7 +32,7 @@ import Testing
         CarriedConnection.make(
           .http1, to: bytes("peer"), CarriedConnectionTests.settings(), .connect, owner, at: 5))
       run()
-      #expect(owner.events == ["ready"] && one.connection.slots == 1 && one.connection.leaving == nil)
+      #expect(owner.events == ["ready"] && one.connection.slots == 1 && one.connection.drainReason == nil)
       owner.events = []
     }
 
@@ -104,7 +104,7 @@ import Testing
     scene.one.connection.drain()
     scene.one.connection.drain()
     #expect(scene.one.connection.slots == 0 && scene.one.isClosed && scene.owner.events.isEmpty)
-    #expect(text(scene.one.connection.leaving) == "the connection is no longer used")
+    #expect(text(scene.one.connection.drainReason) == "the connection is no longer used")
     let (caller, stream) = scene.open()
     scene.run()
     #expect(scene.owner.events == [Self.unused])
@@ -171,7 +171,7 @@ import Testing
     if ends { scene.one.receiveEnd() }
     scene.receive(received)
     #expect(scene.one.isClosed && scene.owner.events == ["ended: \(words)"])
-    #expect(scene.one.connection.slots == 0 && text(scene.one.connection.leaving) == words)
+    #expect(scene.one.connection.slots == 0 && text(scene.one.connection.drainReason) == words)
     #expect(!scene.one.connection.hasAnswered)
   }
 

@@ -74,7 +74,7 @@ import Testing
     _ = frames(one)
     one.connection.drain()
     _ = frames(one)
-    #expect(owner.events == ["ready", "draining"] && !one.isClosed && one.connection.leaving != nil)
+    #expect(owner.events == ["ready", "draining"] && !one.isClosed && one.connection.drainReason != nil)
     let last = receive(one, CarriedConnectionTests.answer(.http2))
     #expect(HTTP1SingleTests.words(caller.end) == "body" && caller.body == Array("abcd".utf8))
     #expect(one.isClosed && last.contains { $0.type == 7 })
