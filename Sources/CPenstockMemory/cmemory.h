@@ -62,7 +62,7 @@ int32_t cm_driven(const void *runtime, int32_t change);
 /* cm_drives returns how many runtimes the calling thread drives now. */
 extern __thread int32_t cm_driven_now __attribute__((visibility("hidden"))) CM_AT_HAND;
 static inline int32_t cm_drives(void) { return cm_driven_now; }
-/* A thread calls cm_enter before it takes a lock, and cm_left when it has released the lock. While the process forks,
+/* A thread calls cm_enter before it takes a lock, and cm_exit when it has released the lock. While the process forks,
  * cm_enter waits until the fork is over (Sources/CPenstockEmbedded/gate.c). */
 typedef struct cm_holder {
   int32_t held;
@@ -94,7 +94,7 @@ static inline void cm_enter(void) {
   }
   cm_pass();
 }
-static inline void cm_left(void) {
+static inline void cm_exit(void) {
   cm_holder *me = cm_me;
   __atomic_thread_fence(__ATOMIC_RELEASE);
   me->held--;
@@ -139,7 +139,7 @@ static inline int32_t cm_count(void) { return 1; }
 static inline int32_t cm_is_open(void) { return 1; }
 static inline void cm_pass(void) {}
 static inline void cm_enter(void) {}
-static inline void cm_left(void) {}
+static inline void cm_exit(void) {}
 static inline int32_t cm_shut_gate(const void *mark, uint64_t deadline) {
   (void)mark, (void)deadline;
   return 0;

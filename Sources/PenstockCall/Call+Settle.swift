@@ -370,7 +370,7 @@ extension Call {
     case .receive(let message):
       hop.cut?.close(.state)
       if hop.life == .answering {
-        hop.answerLeft(message)
+        hop.answerPassed(message)
         hop.spendOwed(prepaid: false)
       } else {
         hop.spendOwed(prepaid: isOwn)
@@ -392,7 +392,7 @@ extension Call {
       injectUnasked(event, at: hop)
       pending.append(.flush(hop.index, .inbound))
     }
-    hop.startLeft()
+    hop.startPassed()
     hop.cut?.noteStart(request, below)
     let demand = frontierDemand
     frontierDemand = hop.earlyDemand

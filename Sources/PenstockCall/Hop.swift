@@ -330,7 +330,7 @@ public final class Hop: HopHandle {
     return false
   }
 
-  func answerLeft(_ message: Message) {
+  func answerPassed(_ message: Message) {
     answersWaiting.wrappingSubtract(1, ordering: .acquiringAndReleasing)
     answerBytes.wrappingSubtract(message.room, ordering: .acquiringAndReleasing)
   }

@@ -307,7 +307,7 @@ extension Hop {
     switch seen {
     case .answering: .hasTaken
     case .halfClosed: .hasHalfClosed
-    case .asRun, .waiting, .mayAnswer, .open, .over: .startNotLeft
+    case .asRun, .waiting, .mayAnswer, .open, .over: .startNotPassed
     }
   }
 
@@ -411,7 +411,7 @@ extension Hop {
   }
 
   /// Why the hop can't answer the call itself. Any thread.
-  private var notAnswering: Refusal { seen == .open || seen == .halfClosed ? .startHasLeft : .startNotCome }
+  private var notAnswering: Refusal { seen == .open || seen == .halfClosed ? .startHasPassed : .startNotCome }
 
   /// Asks for `n` more messages from the server's side. Any thread.
   public func demand(_ n: Int) -> Outcome {

@@ -220,7 +220,7 @@ extension Hop {
   }
 
   /// Notes that start has left the hop downward, so that the hop can't answer the call itself any more.
-  func startLeft() {
+  func startPassed() {
     become(.passing)
     forgetAnswers()
     answer.store(Answer.nothing.rawValue, ordering: .releasing)

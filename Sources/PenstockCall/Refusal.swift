@@ -10,7 +10,7 @@ public enum Refusal: UInt8 {
   // The function cannot be used for the event that the callback or handle is about.
   case noMessage, takesObjects, takesBytes, isLocal, isToldOnly, startWaits
   // The call has not reached the point from which the function is allowed, or has gone beyond it.
-  case startNotCome, startNotLeft, startHasLeft, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
+  case startNotCome, startNotPassed, startHasPassed, hasTaken, hasHalfClosed, hasDeliveredStatus, headersLate
   case secondMessage, hasGoneOn, functionHasEnded, streamHasBegun
   // The call can't be sent again by a RESTART.
   case notRecorded, recordGone, overReplayBytes, restartsUsed, noCopies, noMemory
@@ -39,8 +39,8 @@ public enum Refusal: UInt8 {
     case .isToldOnly: "this callback can't end the call"
     case .startWaits: "while start waits, only its metadata can be changed outside of the callback"
     case .startNotCome: "start has not come to this hop yet"
-    case .startNotLeft: "start has not left this hop yet"
-    case .startHasLeft: "start has left this hop, which can't answer the call any more"
+    case .startNotPassed: "start has not left this hop yet"
+    case .startHasPassed: "start has left this hop, which can't answer the call any more"
     case .hasTaken: "the hop has taken the call: nothing goes below"
     case .hasHalfClosed: "half-close has left this hop"
     case .hasDeliveredStatus: "the hop has delivered its status"

@@ -14,6 +14,6 @@ struct SpinLock: ~Copyable {
 
   func unlock() {
     isLocked.store(false, ordering: .releasing)
-    cm_left()
+    cm_exit()
   }
 }

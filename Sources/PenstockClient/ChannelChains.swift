@@ -118,8 +118,8 @@ final class ChannelChains: RegistrationOwner, @unchecked Sendable {
 
   /// Notes that the user has released the last handle of the channel. Its registrations then end with its
   /// last call.
-  func areLeftAlone() {
-    for entry in lock.withLock({ registry.entries }) { Registrations.isLeftAlone(entry.registration) }
+  func handlesReleased() {
+    for entry in lock.withLock({ registry.entries }) { Registrations.handlesReleased(entry.registration) }
   }
 
   /// The registrations of the runtime and of the channel, sorted by priority.

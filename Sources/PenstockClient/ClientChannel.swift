@@ -108,7 +108,7 @@ public final class ClientChannel: @unchecked Sendable {
     guard handles.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
     else { return }
-    chains.areLeftAlone()
+    chains.handlesReleased()
     runtime.isOutOfReach()
   }
 

@@ -122,7 +122,7 @@ public final class ClientRuntime: RegistrationOwner, @unchecked Sendable {
     guard reach.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0,
       !Process.isForked(generation)
     else { return }
-    for entry in entries { Registrations.isLeftAlone(entry.registration) }
+    for entry in entries { Registrations.handlesReleased(entry.registration) }
   }
 
   func removeHolder() {

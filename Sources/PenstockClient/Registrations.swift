@@ -134,7 +134,7 @@ public enum Registrations {
 
   /// Notes that the user has released the last handle of the registration's channel or runtime. The
   /// registration then ends by itself, after the last call that uses it.
-  static func isLeftAlone(_ registration: Registration) {
+  static func handlesReleased(_ registration: Registration) {
     Process.withLock {
       let table = table
       if let index = table.index(of: registration.id) { table.live[index].isRemoved = true }

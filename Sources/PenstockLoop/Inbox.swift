@@ -93,10 +93,10 @@ final class Inbox: @unchecked Sendable {
   /// already.
   func push(_ item: InboxItem) -> Bool {
     if !item.isRetainedElsewhere {
-      // Between `cm_enter` and `cm_left` the process does not fork. So in a forked child each item with
+      // Between `cm_enter` and `cm_exit` the process does not fork. So in a forked child each item with
       // `queued` set is on the stack.
       cm_enter()
-      defer { cm_left() }
+      defer { cm_exit() }
       if item.queued.exchange(true, ordering: .acquiringAndReleasing) { return false }
       link(item)
     } else {

@@ -36,7 +36,7 @@ public struct Lock: ~Copyable, @unchecked Sendable {
   @inline(__always)
   public borrowing func unlock() {
     if word.exchange(0, ordering: .releasing) == 2 { wakeOne() }
-    cm_left()
+    cm_exit()
   }
 
   borrowing func wakeOne() { Futex.wake(word, 1) }

@@ -20,7 +20,7 @@ import PenstockWire
 ///
 /// | | answer's headers and messages | start, deadline | recorded messages | set message |
 /// |---|---|---|---|---|
-/// | beforeNext | yes | yes | startNotLeft | request (3) |
+/// | beforeNext | yes | yes | startNotPassed | request (3) |
 /// | inNext, gone | hasGoneOn | streamHasBegun | streamHasBegun | noMessage |
 /// | afterNext | hasGoneOn | with a status: yes; streamHasBegun | with a status: yes; streamHasBegun | response (3) |
 /// | ended | functionHasEnded | functionHasEnded | functionHasEnded | functionHasEnded |
@@ -161,7 +161,7 @@ enum SyncFunction: StateTable {
 
   /// Why the function can't change the recorded messages of the request; nil: it can.
   var refusesEditOfRecord: Refusal? {
-    if case .beforeNext = self { .startNotLeft } else { refusesEdit }
+    if case .beforeNext = self { .startNotPassed } else { refusesEdit }
   }
 
   /// Sets the request message or the response message. Returns why there is none to set; nil: it was set.

@@ -367,7 +367,7 @@ public final class TLSContext {
     // The call counts as a held lock, so that a fork waits until it returns. Otherwise a forked child might find
     // OpenSSL's own locks held.
     cm_enter()
-    defer { cm_left() }
+    defer { cm_exit() }
     // OpenSSL's own atexit handler would free its tables while a runtime still works as the process exits.
     // This call prevents that. It must be the first use of OpenSSL, because any other function would start
     // OpenSSL with the handler.

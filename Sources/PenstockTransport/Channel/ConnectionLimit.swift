@@ -72,7 +72,7 @@ final class ConnectionLimit: TurnTask {
   func forget(_ owner: any ConnectorOwner) { refused.removeAll { $0 === owner } }
 
   /// Called when a connector or a connection has closed.
-  fileprivate func left(_ place: ConnectionPlace) {
+  fileprivate func freed(_ place: ConnectionPlace) {
     if endsRace(place), !racers.isEmpty { return }
     taken -= 1
     hasGot = true
@@ -163,5 +163,5 @@ final class ConnectionPlace: LinkPlace {
 
   override func isReady() { limit.isReady(self) }
 
-  override func giveBack() { limit.left(self) }
+  override func giveBack() { limit.freed(self) }
 }

@@ -282,13 +282,13 @@ enum SyncTables {
 
   static let rights = """
     beforeNext:
-      answer yes, start yes, record startNotLeft
+      answer yes, start yes, record startNotPassed
       message: yes, noMessage, yes, noMessage
     beforeNext, replaced, answers:
-      answer yes, start yes, record startNotLeft
+      answer yes, start yes, record startNotPassed
       message: yes, noMessage, yes, noMessage
     beforeNext, message, replaced:
-      answer yes, start yes, record startNotLeft
+      answer yes, start yes, record startNotPassed
       message: yes, noMessage, yes, noMessage
     inNext:
       answer hasGoneOn, start streamHasBegun, record streamHasBegun
