@@ -157,7 +157,7 @@ coverage:
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)
 	@scripts/coverage
 
-## bench: ratios against h2load and other gRPC clients in the same run, into docs/benchmarks.md; about 15 minutes
+## bench: ratios against other gRPC clients in the same run, into docs/benchmarks.md; then size and instructions; 15 minutes
 bench:
 	@scripts/doctor --bench
 	@$(MAKE) -s --no-print-directory $(SHARED) $(PEER)

@@ -17,6 +17,7 @@ import aims  # noqa: E402
 import aio  # noqa: E402
 import beside_test  # noqa: E402
 import clients  # noqa: E402
+import counts  # noqa: E402
 import grpc  # noqa: E402
 import harness  # noqa: E402
 import plot  # noqa: E402
@@ -69,6 +70,16 @@ def found_out(client, case, target):
         check("wrong" in str(failure), failure)
     else:
         raise harness.Failure("the wrong reply was not seen")
+
+
+def grown():
+    """Growth is marked only over its limit."""
+    lines = counts.table([("size", 1_050, 1_000, counts.SIZE), ("larger", 1_051, 1_000, counts.SIZE),
+                          ("calls", 1_030, 1_000, counts.INSTRUCTIONS), ("slower", 1_031, 1_000, counts.INSTRUCTIONS),
+                          ("faster", 900, 1_000, counts.INSTRUCTIONS)])
+    check_equal([line.split(" | ")[0].strip("| ") for line in lines if "say why" in line], ["larger", "slower"], "marked")
+    check_equal(lines[2], "| size | 1,050 | 1,000 | +5.0% |", "a row")
+    check_equal(lines[-1], "| faster | 900 | 1,000 | -10.0% |", "a row that is less")
 
 
 def rates(*values, **more):
@@ -214,6 +225,7 @@ def main():
     parser.add_argument("patterns", nargs="*")
     suite = harness.Suite(parser.parse_args().patterns)
     suite.run("verdicts", verdicts)
+    suite.run("sizes and instructions that want a reason", grown)
     suite.run("outputs", outputs)
     suite.run("ratios on an event loop", ratios_on_a_loop)
     with harness.workspace() as folder:
