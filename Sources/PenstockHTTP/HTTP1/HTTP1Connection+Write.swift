@@ -1,6 +1,5 @@
 import CPenstockSystem
 import PenstockCall
-import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockLink

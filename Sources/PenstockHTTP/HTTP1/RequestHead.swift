@@ -1,5 +1,4 @@
 import CPenstockMemory
-import PenstockChannel
 import PenstockWire
 
 /// Requests that a proxy forwards. Each names the server before its path (RFC 9112 section 3.2.2).

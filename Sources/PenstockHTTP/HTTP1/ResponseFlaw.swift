@@ -1,4 +1,3 @@
-import PenstockChannel
 import PenstockWire
 
 /// A flaw of an HTTP/1.1 answer. Each flaw breaks the grammar of RFC 9112, or makes it uncertain where the

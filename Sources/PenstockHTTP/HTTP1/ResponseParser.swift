@@ -1,5 +1,4 @@
 import PenstockCall
-import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockLink

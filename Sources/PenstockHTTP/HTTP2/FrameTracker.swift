@@ -1,4 +1,3 @@
-import PenstockChannel
 import PenstockWire
 
 /// Follows the frame boundaries in the bytes that a server sends (RFC 9113 section 4.1). So an error text can

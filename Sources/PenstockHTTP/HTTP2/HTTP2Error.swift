@@ -1,5 +1,4 @@
 import CPenstockNghttp2
-import PenstockChannel
 import PenstockWire
 
 /// The error codes of HTTP/2. The layers above HTTP/2 do not see these numbers.

@@ -1,5 +1,4 @@
 import CPenstockNghttp2
-import PenstockChannel
 import PenstockWire
 
 /// The functions that end a session and its streams.

@@ -1,6 +1,5 @@
 import CPenstockNghttp2
 import PenstockCall
-import PenstockChannel
 import PenstockWire
 import PenstockLoop
 import PenstockLink

@@ -1,6 +1,5 @@
 import CPenstockNghttp2
 import CPenstockSystem
-import PenstockChannel
 import PenstockWire
 import PenstockLink
 

@@ -1,6 +1,5 @@
 import CPenstockMemory
 import PenstockCall
-import PenstockChannel
 import PenstockWire
 import PenstockLoop
 
