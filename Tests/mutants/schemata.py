@@ -9,7 +9,7 @@ import subprocess
 
 MODULES = ("PenstockWire", "PenstockNames", "PenstockCall", "PenstockChannel", "PenstockLoop", "PenstockLink", "PenstockHTTP",
            "PenstockFraming", "PenstockTransport", "PenstockTickets", "PenstockClient", "PenstockReady", "PenstockJSON",
-           "PenstockABI")
+           "PenstockABI", "Penstock")
 
 # A comparison is replaced by the one that differs for equal values, or by its opposite.
 COMPARISONS = {"<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",)}
