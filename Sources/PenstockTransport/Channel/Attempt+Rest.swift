@@ -2,6 +2,7 @@ import PenstockCall
 import PenstockChannel
 import PenstockHTTP
 import PenstockLoop
+import PenstockFraming
 
 /// How an attempt sends the last bytes of a message that its framing keeps, because their form depends on what comes
 /// behind them. They go with the next message, or at the half-close; but if the server may answer before that, they wait

@@ -6,6 +6,7 @@ import PenstockLoop
 import PenstockNames
 import PenstockLink
 import PenstockHTTP
+import PenstockFraming
 
 /// The HTTP/1.1 connections to one address. The subchannel uses the whole pool like one connection. The pool has a
 /// slot for each connection that is allowed, because each connection has at most one call at a time.

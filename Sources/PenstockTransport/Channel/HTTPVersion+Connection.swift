@@ -1,6 +1,7 @@
 import PenstockHTTP
 import PenstockLink
 import PenstockWire
+import PenstockFraming
 
 extension HTTPVersion {
   /// Makes a connection, which takes over `link` after all steps of a connector. nil: no memory.
