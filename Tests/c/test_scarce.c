@@ -1,8 +1,10 @@
 /* A process whose address space is nearly used up: calls fail with an error or RESOURCE_EXHAUSTED, the process lives on,
- * and works again when there is memory. Each round is a process of its own, with another amount of memory left. */
+ * and works again when there is memory. Each round is a process of its own, with another amount of memory left. Only a
+ * process that uses up the reserve as well ends, after its hook. */
 #include "calls.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -138,6 +140,14 @@ static void say_where(size_t bytes, void *user_data) {
   if (write(STDOUT_FILENO, text, (size_t)length) < 0) abort();
 }
 
+/* Waits until a child has ended, and gives its status. */
+static int status_of(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 /* Runs `work` in a process that has `bytes` left; returns its exit status or the signal that has ended it. */
 static int run_scarce(const char *address, size_t bytes, const char *json,
                       void (*work)(penstock_channel *, penstock_call_options *)) {
@@ -163,9 +173,7 @@ static int run_scarce(const char *address, size_t bytes, const char *json,
     fflush(stdout);
     _exit(test_failures() > before ? 1 : 0);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  int status = status_of(child);
   return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -184,3 +192,95 @@ TEST(scarce_memory_for_many_calls) { run_rounds(LARGE_BUFFER, many_calls); }
 TEST(scarce_memory_for_many_answers) { run_rounds("{\"metadata\": {\"x-delay-ms\": \"200\"}}", many_answers); }
 TEST(scarce_memory_for_many_small_messages) { run_rounds(LARGE_BUFFER, many_messages); }
 TEST(scarce_memory_for_large_messages) { run_rounds(LARGE_BUFFER, large_messages); }
+
+/* ---- No memory at all ---- */
+
+/* What a process that had no memory left wrote before it ended. */
+typedef struct last_words {
+  int count;
+  size_t bytes;
+} last_words;
+
+static void write_down(size_t bytes, void *user_data) {
+  last_words words = {1, bytes};
+  if (write(*(int *)user_data, &words, sizeof(words)) != sizeof(words)) _exit(2);
+}
+
+static void write_down_and_exit(size_t bytes, void *user_data) {
+  write_down(bytes, user_data);
+  _exit(3);
+}
+
+static int32_t encode(void *user_data, const char *method, void *object, penstock_buffer *bytes) {
+  (void)user_data, (void)method, (void)object, (void)bytes;
+  return 1;
+}
+
+static int32_t decode(void *user_data, const char *method, const void *data, size_t length, void **object) {
+  (void)user_data, (void)method, (void)data, (void)length, (void)object;
+  return 1;
+}
+
+static void free_none(void *user_data, void *object) { (void)user_data, (void)object; }
+
+/* Makes codecs, also when memory is low, until there is none left, not even in the reserve. */
+static void use_up(void) {
+  penstock_codec_functions functions = PENSTOCK_CODEC_FUNCTIONS_INIT;
+  functions.encode = encode;
+  functions.decode = decode;
+  functions.free = free_none;
+  penstock_codec *codec = NULL;
+  while (penstock_codec_new(&functions, &codec, NULL) == PENSTOCK_OK) continue;
+}
+
+/* Uses up the memory of a process with this hook, unless it `takes_back` the hook before; returns how the process
+ * ended, and gives what the hook wrote. */
+static int run_without(penstock_out_of_memory_hook hook, bool takes_back, last_words *words) {
+  int ends[2];
+  if (pipe(ends) != 0) abort();
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm((unsigned)(test_patience_ms() / 1000));
+    check_echo(open_channel());
+    penstock_set_out_of_memory_hook(hook, &ends[1]);
+    if (takes_back) penstock_set_out_of_memory_hook(NULL, NULL);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    grow_stack();
+    leave_only(0);
+    use_up();
+    _exit(1);
+  }
+  close(ends[1]);
+  *words = (last_words){0, 0};
+  if (read(ends[0], words, sizeof(*words)) < 0) abort();
+  close(ends[0]);
+  return status_of(child);
+}
+
+static bool was_trap(int status) {
+  return WIFSIGNALED(status) && (WTERMSIG(status) == SIGILL || WTERMSIG(status) == SIGTRAP);
+}
+
+TEST(hook_is_called_before_the_process_ends) {
+  last_words words;
+  peer_address();
+  CHECK(was_trap(run_without(write_down, false, &words)));
+  CHECK_INT(words.count, 1);
+  CHECK(words.bytes > 0 && words.bytes < 4096);
+}
+
+TEST(hook_may_end_the_process_itself) {
+  last_words words;
+  peer_address();
+  int status = run_without(write_down_and_exit, false, &words);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+  CHECK_INT(words.count, 1);
+}
+
+TEST(hook_that_was_taken_back_is_not_called) {
+  last_words words;
+  peer_address();
+  CHECK(was_trap(run_without(write_down, true, &words)));
+  CHECK_INT(words.count, 0);
+}
