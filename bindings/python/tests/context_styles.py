@@ -71,8 +71,18 @@ class Plain(Interceptor):
     def on_sent(self, hop: Hop) -> None:
         self.seen.note("on_sent", hop.state)
 
+    def on_cancel(self, hop: Hop) -> None:
+        self.seen.note("on_cancel", hop.state)
+
     def destroy(self, hop: Hop) -> None:
         self.seen.note("destroy", hop.state)
+
+
+class Picking(Plain):
+    """The same for each attempt, with the callback that only such an interceptor may have."""
+
+    def on_pick(self, hop: Hop) -> None:
+        self.seen.note("on_pick", hop.state)
 
 
 class Stateless(Interceptor):
@@ -109,7 +119,7 @@ class Completed(CompletionInterceptor):
         self.user = ""
 
     def create(self, method: str, kind: Kind) -> Completed:
-        made = Completed(self.seen, self.pool)
+        made = type(self)(self.seen, self.pool)
         made.user = USER.get()
         USER.set("changed in create")
         return made
@@ -139,6 +149,20 @@ class Completed(CompletionInterceptor):
 
     def on_status(self, status: penstock.Status, done: Completion) -> None:
         self.went("on_status", done)
+
+    def on_cancel(self, status: penstock.Status) -> None:
+        self.seen.note("on_cancel", self.user)
+
+    def on_demand(self, hop: Hop) -> None:
+        self.seen.note("on_demand", self.user)
+
+    def on_sent(self, hop: Hop) -> None:
+        self.seen.note("on_sent", self.user)
+
+
+class CompletedPicking(Completed):
+    def on_pick(self, hop: Hop) -> None:
+        self.seen.note("on_pick", self.user)
 
 
 class Synchronous(penstock.SyncInterceptor):
@@ -225,15 +249,33 @@ def serializers(seen: Seen) -> Tuple[Callable[[str], bytes], Callable[[bytes], s
     return dump, load
 
 
+class Encoding(penstock.Codec):
+    """The codec of a channel, which takes the place of the serializers of each method."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    def encode(self, message: str) -> bytes:
+        self.seen.note("encode", message)
+        return message.encode()
+
+    def decode(self, data: bytes, deserializer: Any) -> str:
+        self.seen.note("decode", data.decode())
+        return data.decode()
+
+
 Add = Callable[[Channel, Seen, ThreadPoolExecutor], object]
 STYLES: Dict[str, Add] = {
     "plain": lambda channel, seen, pool: channel.add_interceptor(Plain(seen)),
     "stateless": lambda channel, seen, pool: channel.add_interceptor(Stateless(seen)),
-    "per attempt": lambda channel, seen, pool: channel.add_interceptor(Plain(seen), per_attempt=True),
+    "per attempt": lambda channel, seen, pool: channel.add_interceptor(Picking(seen), per_attempt=True),
     "object level": lambda channel, seen, pool: channel.add_interceptor(Plain(seen, Level.OBJECT)),
     "executors": lambda channel, seen, pool: channel.add_interceptor(Executed(seen, pool)),
     "completions": lambda channel, seen, pool: channel.add_interceptor(Completed(seen)),
     "completions later": lambda channel, seen, pool: channel.add_interceptor(Completed(seen, pool)),
+    "completions per attempt": lambda channel, seen, pool: (
+        channel.add_interceptor(CompletedPicking(seen), per_attempt=True),
+    ),
     "synchronous": lambda channel, seen, pool: channel.add_interceptor(Synchronous(seen)),
     "tickets": lambda channel, seen, pool: channel.add_interceptor(Paused(seen, pool)),
     "side calls": lambda channel, seen, pool: (
@@ -246,4 +288,13 @@ STYLES: Dict[str, Add] = {
     ),
     "picker": lambda channel, seen, pool: channel.set_picker(picker(seen)),
     "serializers": lambda channel, seen, pool: None,
+    "codec": lambda channel, seen, pool: None,
+}
+# Callbacks of a style that no other one has, or that other ones may lack.
+OWN = {
+    "plain": {"create", "on_demand", "on_sent", "destroy"},
+    "per attempt": {"on_pick"},
+    "completions": {"on_demand", "on_sent"},
+    "completions per attempt": {"on_pick", "on_demand", "on_sent"},
+    "codec": {"encode", "decode"},
 }

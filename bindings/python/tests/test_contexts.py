@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 import penstock
-from context_styles import FIELD, STYLES, USER, Plain, Seen, Stateless, serializers
+from context_styles import FIELD, OWN, STYLES, USER, Encoding, Plain, Seen, Stateless, serializers
 from helpers import Only, eventually, on_thread, unary
 from penstock import Channel, Completion, CompletionInterceptor, Hop, Interceptor, Kind, Level, Metadata, StatusCode
 from penstock._handles.context import CallContext
@@ -24,7 +24,8 @@ THREADS, CALLS = 8, 200
 @pytest.mark.parametrize("style", STYLES)
 def test_each_callback_has_the_context_of_its_call(server: str, style: str) -> None:
     seen = Seen()
-    with ThreadPoolExecutor(4) as pool, Channel(server, tls=False) as channel:
+    codec = Encoding(seen) if style == "codec" else None
+    with ThreadPoolExecutor(4) as pool, Channel(server, tls=False, codec=codec) as channel:
         STYLES[style](channel, seen, pool)
         call = channel.unary_unary("/penstock.Echo/Unary", *serializers(seen))
         stream = channel.stream_stream("/penstock.Echo/Bidi", *serializers(seen))
@@ -52,8 +53,29 @@ def test_each_callback_has_the_context_of_its_call(server: str, style: str) -> N
             list(callers.map(work, range(THREADS)))
     assert seen.wrong == []
     assert min(seen.counts.values()) >= THREADS * CALLS // 10
-    assert seen.counts["serializer"] >= THREADS * CALLS
-    assert len(seen.counts) >= 4 + (style != "serializers")
+    assert seen.counts["encode" if codec else "serializer"] >= THREADS * CALLS
+    assert len(seen.counts) >= 4 + (style not in ("serializers", "codec"))
+    assert seen.counts.keys() >= OWN.get(style, set())
+
+
+@pytest.mark.parametrize("style", ["plain", "executors", "completions", "completions later"])
+def test_a_call_that_a_hop_above_ends_has_its_context(server: str, style: str) -> None:
+    seen = Seen()
+    with ThreadPoolExecutor(4) as pool, Channel(server, tls=False) as channel:
+        channel.add_interceptor(Only(on_headers=lambda hop: hop.end(StatusCode.ABORTED)), 10)
+        STYLES[style](channel, seen, pool)
+
+        def work(thread: int) -> None:
+            for number in range(CALLS // 10):
+                user = f"{thread}-{number}"
+                USER.set(user)
+                with pytest.raises(penstock.RpcError):
+                    unary(channel, user.encode(), metadata={FIELD: user})
+
+        with ThreadPoolExecutor(THREADS) as callers:
+            list(callers.map(work, range(THREADS)))
+        eventually(lambda: seen.counts.get("on_cancel") == THREADS * CALLS // 10)
+    assert seen.wrong == []
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["callbacks before the end", "callbacks after the end"])
