@@ -9,6 +9,7 @@ import socket
 import threading
 from concurrent import futures
 from functools import partial
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import grpc
@@ -16,7 +17,7 @@ import pytest
 
 import penstock
 import penstock.grpc
-from helpers import eventually
+from helpers import eventually, running_peer
 from penstock import Hop, Interceptor, Verdict
 
 BACKOFF = {"initialBackoff": "0.01s", "maxBackoff": "0.02s", "backoffMultiplier": 2}
@@ -176,6 +177,46 @@ def test_the_throttle_as_grpcio(failing: Tuple[Failing, str]) -> None:
     assert seen[1] == seen[0]
     assert seen[1][:3] == [4, 1, 1]
     assert seen[1][-1] > 1
+
+
+# A server that refuses the request five times (REFUSED_STREAM), answers with a failure, refuses the request five more
+# times, and then takes it.
+REFUSALS = """
+handshake
+repeat 5
+expect headers
+rst REFUSED_STREAM
+again
+expect headers
+trailers
+  :status: 200
+  content-type: application/grpc
+  grpc-status: 14
+repeat 5
+expect headers
+rst REFUSED_STREAM
+again
+expect headers
+answer
+data message="pong"
+trailers
+  grpc-status: 0
+"""
+
+
+def test_requests_that_a_server_refuses_count_neither_as_attempts_nor_for_the_throttle(tmp_path: Path) -> None:
+    """Two failures would stop all retries."""
+    script = tmp_path / "refusals.script"
+    script.write_text(REFUSALS)
+    each = Counting(per_attempt=True)
+    config = policy(2, throttle=(4, 0.1))
+    with running_peer("--script", str(script)) as target, ours(target, config, interceptors=[each]) as channel:
+        assert outcome(channel, "UU", [b"x"]) == ("OK", "pong")
+        stats = channel.stats()
+    assert each.attempts == [(0, False), *[(0, True)] * 5, (1, False), *[(1, True)] * 5]
+    assert each.events == ["start", "UNAVAILABLE"] * 11 + ["start", "OK"]
+    assert (stats["attempts"]["retries"], stats["attempts"]["throttled"]) == (1, 0)
+    assert stats["throttle"]["tokens"] == 3
 
 
 @pytest.mark.parametrize("wrong", [{"maxAttempts": 1}, {"maxBackoff": "0s"}, {"retryableStatusCodes": []}])
