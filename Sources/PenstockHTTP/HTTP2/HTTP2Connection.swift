@@ -119,6 +119,11 @@ public final class HTTP2Connection: TransportConnection, TurnTask {
   // MARK: Streams
 
   public override var slots: Int { hasUnread ? 0 : session.slots }
+  public override func sayFull(_ text: ByteBuffer) {
+    guard session.isLowered else { return super.sayFull(text) }
+    text.say("the channel's own limit to allow one more call on the connection")
+    text.say(" (the server has refused calls: REFUSED_STREAM)")
+  }
   public override func look() {
     if !hasUnread, session.open.count + session.queuedCount == (isWatched ? 1 : 0) { askSocket() }
   }

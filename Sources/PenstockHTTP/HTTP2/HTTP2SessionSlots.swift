@@ -39,6 +39,9 @@ extension HTTP2Session {
     return true
   }
 
+  /// Whether fewer streams may be open than the peer allows, because it has refused some.
+  var isLowered: Bool { quota.limit < peerLimit }
+
   /// Called when the peer has refused the stream `id`, which is not in `open` any more.
   public func refused(_ id: Int32) {
     let newest = Int32(clamping: nghttp2_session_get_next_stream_id(session)) - 2

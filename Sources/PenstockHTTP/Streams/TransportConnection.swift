@@ -70,6 +70,8 @@ open class TransportConnection: ReadyHandler {
   /// The number of further streams that can be opened now. 0 or less: a call has to wait, or to use another
   /// connection.
   open var slots: Int { mustOverride(0) }
+  /// Appends in words what a stream waits for while `slots` is 0. By default it waits for the peer.
+  open func sayFull(_ text: ByteBuffer) { text.say("the server to allow one more call on the connection") }
   /// Called before a stream may be made. Notices if the peer has ended an idle connection; `slots` is then 0. By default
   /// this is noticed elsewhere.
   open func look() {}

@@ -128,7 +128,7 @@ final class Subchannel: Timer, ConnectorOwner, ConnectionOwner {
   func sayFull(_ text: ByteBuffer) {
     guard let connection, let facts = connection.facts else { return }
     if !facts.isHTTP1 {
-      text.say("the server to allow one more call on the connection")
+      connection.sayFull(text)
       if connector?.waitsForPlace == true { channel.limit.say(to: text.say(", or for ")) }
     } else if channel.limit.delays(connection) {
       channel.limit.say(to: text)

@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from conftest import REPOSITORY
-from helpers import eventually, on_thread
+from helpers import eventually, on_thread, running_peer
 from penstock import Channel, Hop, Verdict, ready
 
 UNARY = "/penstock.Probe/Unary"
@@ -145,6 +145,18 @@ def test_all_streams_are_taken() -> None:
         (late,) = [line for line in watch.said("status") if line["name"] == "DEADLINE_EXCEEDED"]
         assert late["waited_us"]["slot"] >= 100_000
         assert late["waited_us"]["connection"] == 0
+
+
+def test_a_server_that_refuses_calls() -> None:
+    """After refusals the channel itself limits the calls on the connection, for a while."""
+    script = str(REPOSITORY / "Tests/faults/rst-refused-always.script")
+    own = (
+        "waiting for the channel's own limit to allow one more call on the connection (the server has refused calls:"
+    )
+    with running_peer("--script", script) as target, Watch(target) as watch:
+        with call_in_background(watch.channel, UNARY):
+            eventually(lambda: any(text.startswith(own) for text in watch.holders()))
+        eventually(lambda: own in str(unary(watch.channel, timeout=0.3)))
 
 
 class BlackHole:
