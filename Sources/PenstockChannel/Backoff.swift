@@ -32,15 +32,31 @@ public struct Backoff: Equatable, Sendable {
   public private(set) var attempts = 0
   /// The present wait in nanoseconds, without its jitter.
   private var wait: UInt64 = 0
+  /// Whether the first wait is `early` times as short as the policy's, as are those that follow until they reach it.
+  private var isEarly = false
+  private static let early: UInt64 = 20
 
   public init() {}
+
+  /// The back-off after a connection that was of use. A server that is restarted is back soon, so the waits begin
+  /// with a twentieth of the policy's first wait, and double until they have reached it.
+  public static var afterUse: Backoff {
+    var made = Backoff()
+    made.isEarly = true
+    return made
+  }
 
   /// Notes that an attempt begins now. Returns the earliest time of the next attempt, in case this one fails.
   /// `random` is a uniformly distributed random number.
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
-    wait =
-      attempts == 0
-      ? min(policy.initial, policy.most) : Backoff.scale(wait, by: policy.multiplier, most: policy.most)
+    let first = min(policy.initial, policy.most)
+    if attempts == 0 {
+      wait = isEarly ? first / Backoff.early : first
+    } else if isEarly, wait < first {
+      wait = Backoff.scale(wait, by: 2, most: first)
+    } else {
+      wait = Backoff.scale(wait, by: policy.multiplier, most: policy.most)
+    }
     attempts &+= 1
     return begin(beside: now, policy, random: random)
   }

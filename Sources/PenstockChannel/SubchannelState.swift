@@ -46,7 +46,8 @@
 /// "lose": a connection is useless if it has answered no call and is lost before `retry`, the time at which the next
 /// attempt would have begun if this one had failed. If earlier attempts of the back-off had failed or were useless,
 /// too, fail(retry) -> failed: otherwise a server that ends each connection at once would be connected to without a
-/// pause. In all other cases tell(gone) -> idle, or tell(goneUnused) -> idle if the connection has answered no call.
+/// pause. In all other cases tell(gone) -> idle, or tell(goneUnused) -> idle if the connection has answered no call. After
+/// one that has answered, the waits are short at first (`Backoff.afterUse`).
 ///
 /// Connections that drain are in none of these states: they go on until their streams have ended, or until
 /// `closeAll`.
@@ -292,8 +293,11 @@ extension SubchannelState {
     if let retry, !answered, now < retry, backoff.attempts > 1 {
       return fail(backoff, retry)
     }
-    let isUseless = !answered && now < retry ?? .max
-    self = isUseless ? .idle(backoff) : .new
-    return .tell(answered ? .gone : .goneUnused)
+    if answered {
+      self = .idle(.afterUse)
+      return .tell(.gone)
+    }
+    self = now < retry ?? .max ? .idle(backoff) : .new
+    return .tell(.goneUnused)
   }
 }

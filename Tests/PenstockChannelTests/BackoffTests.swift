@@ -7,8 +7,10 @@ import Testing
   static let second: UInt64 = 1_000_000_000
 
   /// The waits between attempts that fail at once, in seconds.
-  func waits(_ count: Int, random: UInt64, _ policy: Backoff.Policy = Backoff.Policy()) -> [Double] {
-    var backoff = Backoff()
+  func waits(
+    _ count: Int, random: UInt64, _ policy: Backoff.Policy = Backoff.Policy(), from first: Backoff = Backoff()
+  ) -> [Double] {
+    var backoff = first
     var now: UInt64 = 5 * Self.second
     return (0..<count).map { _ in
       let next = backoff.begin(policy, now: now, random: random)
@@ -29,6 +31,20 @@ import Testing
     #expect(close(waits(10, random: 0), bare.map { $0 * 0.8 }))
     #expect(close(waits(10, random: .max), bare.map { $0 * 1.2 }))
     #expect(waits(40, random: 1 << 63).last == 120)
+  }
+
+  /// After a connection that was of use the first waits are short: 50 ms, and twice as long each time, up to the first of
+  /// the specification.
+  @Test func afterAConnectionOfUse() {
+    let bare = [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1.6, 2.56]
+    #expect(close(waits(8, random: 1 << 63, from: .afterUse), bare))
+    #expect(close(waits(8, random: 0, from: .afterUse), bare.map { $0 * 0.8 }))
+    var policy = Backoff.Policy()
+    policy.initial = 40_000_000
+    policy.most = 20_000_000
+    policy.jitter = 0
+    let asked = waits(7, random: 3, policy, from: .afterUse)
+    #expect(close(asked, [0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]))
   }
 
   /// A hundred clients that a server has lost at the same time come back at a hundred times.

@@ -195,6 +195,28 @@ import Testing
     #expect(world.connects == 3)
   }
 
+  /// A server that ends and is back 140 ms later is found at the next attempt, 150 ms after the end.
+  @Test func aRestartedServerIsFoundSoon() throws {
+    let world = World()
+    var socket: SimulatedSocket?
+    world.servers[80] = {
+      socket = $1
+      SimulationTests.echo($0, $1)
+    }
+    let client = try client("ipv4:10.0.0.1:80", world)
+    #expect(call(client).message == [7])
+    let before = world.time
+    world.servers[80] = nil
+    world.after(140 * Self.millisecond) { world.servers[80] = SimulationTests.echo }
+    socket?.end()
+    pass(Self.millisecond, client, world)
+    #expect(client.channel.connectivity == .transientFailure && world.connects == 2)
+    #expect(call(client, waits: true).message == [7])
+    #expect((149...152).contains((world.time - before) / Self.millisecond))
+    // The channel has connected at 0, 50 and 150 ms.
+    #expect(world.connects == 4)
+  }
+
   @Test func itRestsWithoutCalls() throws {
     let world = World()
     world.servers[80] = SimulationTests.echo
