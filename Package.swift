@@ -86,7 +86,8 @@ let tests: [Target] =
       name: "PenstockTransportTests", dependencies: ["PenstockTransport", "PenstockTestSupport"],
       swiftSettings: swift),
     .testTarget(
-      name: "PenstockReadyTests", dependencies: ["PenstockReady", "PenstockTestSupport"], swiftSettings: swift),
+      name: "PenstockReadyTests", dependencies: ["PenstockReady", "PenstockTestSupport"], swiftSettings: swift
+    ),
     // Whole clients, down to the sockets.
     .testTarget(
       name: "PenstockClientTests",

@@ -41,10 +41,10 @@ COPY = re.compile(r"_*(mem|str|stp)(cpy|move|set|cmp|chr|len|rchr|ncmp|nlen|case
 COUNT = re.compile(r"destroy$|(\$es\d+)?swift_(nonatomic_)?(retain|release|bridgeObject|isUnique|setDeallocating|tryRetain"
                    r"|unowned|weak)")
 MODULES = {
-    "PenstockClient": "transport", "PenstockTickets": "transport", "PenstockFraming": "transport", "PenstockTransport": "transport", "PenstockHTTP": "transport",
-    "PenstockLink": "transport", "PenstockLoop": "transport", "PenstockCall": "call machine",
-    "PenstockWire": "wire", "PenstockABI": "ABI", "PenstockJSON": "ABI", "PenstockReady": "ready-made interceptors",
-    "PenstockChannel": "channel", "PenstockNames": "channel",
+    "PenstockClient": "transport", "PenstockTickets": "transport", "PenstockTransport": "transport",
+    "PenstockFraming": "transport", "PenstockHTTP": "transport", "PenstockLink": "transport", "PenstockLoop": "transport",
+    "PenstockCall": "call machine", "PenstockWire": "wire", "PenstockABI": "ABI", "PenstockJSON": "ABI",
+    "PenstockReady": "ready-made interceptors", "PenstockChannel": "channel", "PenstockNames": "channel",
 }
 LAYERS = document.LAYERS
 

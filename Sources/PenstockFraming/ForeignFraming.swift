@@ -34,7 +34,9 @@ public final class ForeignFraming: Framing {
 
   public override func bodyEnds() -> BodyStep { .failed(status) }
 
-  public override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool) -> Status {
+  public override func status(_ end: StreamEnd, trailers: consuming Status?, deadlineHasPassed: Bool)
+    -> Status
+  {
     status
   }
 

@@ -6,7 +6,8 @@ import Synchronization
 /// The loop of a call, as its tickets use it. Any thread.
 public protocol TicketLoop: AnyObject {
   /// After `nanoseconds`, resolves the ticket with `resolution`, unless it was resolved before.
-  func resolve(_ ticket: UInt64, of call: Call, _ resolution: Call.Resolution, afterNanoseconds nanoseconds: UInt64)
+  func resolve(
+    _ ticket: UInt64, of call: Call, _ resolution: Call.Resolution, afterNanoseconds nanoseconds: UInt64)
 }
 
 /// Finds tickets by their number, on any thread.

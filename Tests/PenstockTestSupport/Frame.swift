@@ -101,5 +101,7 @@ public func big(_ n: UInt32) -> [UInt8] {
 }
 
 /// Makes a frame of gRPC-Web or an envelope of Connect: flags, length, content.
-public func frame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] { [flags] + big(UInt32(content.count)) + content }
+public func frame(_ flags: UInt8, _ content: [UInt8]) -> [UInt8] {
+  [flags] + big(UInt32(content.count)) + content
+}
 public func frame(_ flags: UInt8, _ content: String) -> [UInt8] { frame(flags, Array(content.utf8)) }

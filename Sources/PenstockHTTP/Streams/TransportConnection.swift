@@ -31,7 +31,8 @@ open class ConnectionSettings {
   /// The keepalive settings for later connections; nil: no keepalive. Driving thread only.
   public final var keepalive: Keepalive?
 
-  public init(_ limits: TransportLimits, silence: UInt64, _ backoff: Backoff.Policy, _ keepalive: Keepalive?) {
+  public init(_ limits: TransportLimits, silence: UInt64, _ backoff: Backoff.Policy, _ keepalive: Keepalive?)
+  {
     self.limits = limits
     self.silence = silence
     self.backoff = backoff

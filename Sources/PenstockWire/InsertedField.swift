@@ -1,7 +1,5 @@
-import PenstockWire
-
 /// A header field with a number as its value, which differs between requests. Requests that use one kept
-/// header block (KnownBlocks.swift) differ only in these fields.
+/// header block (PenstockHTTP/HTTP2/KnownBlocks.swift) differ only in these fields.
 public enum InsertedField {
   case grpcTimeout, connectTimeout, contentLength
 
@@ -28,7 +26,7 @@ public enum InsertedField {
   // MARK: HPACK
 
   /// The most bytes of all inserted fields of one request, encoded by HPACK.
-  static let mostEncoded = 64
+  public static let mostEncoded = 64
 
   /// Appends the field, encoded by HPACK as a literal that is never indexed (RFC 7541 section 6.2.3). Returns
   /// the size of the value in bytes; nil: no memory.
