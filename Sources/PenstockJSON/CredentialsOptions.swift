@@ -61,7 +61,7 @@ public func read(_ reader: JSONReader, into options: inout TokenExchange.Options
     /// The thing that is exchanged for a token: the client's name and secret, a refresh token, or a token that is signed here.
     /// Default: none, it is required.
     case "grant":
-      option.choice("client_credentials", "refresh_token", "jwt_bearer") {
+      option.choice("client_credentials refresh_token jwt_bearer") {
         hasGrant = true
         options.grant = TokenExchange.Grant(rawValue: $0) ?? .clientCredentials
       }
@@ -72,7 +72,7 @@ public func read(_ reader: JSONReader, into options: inout TokenExchange.Options
     /// The client's secret. Default: none.
     case "client_secret": option.string { options.clientSecret = $0 }
     /// How the client's name and secret are sent: by HTTP's basic authentication, or in the form.
-    case "client_authentication": option.choice("basic", "form") { options.hasSecretInForm = $0 == 1 }
+    case "client_authentication": option.choice("basic form") { options.hasSecretInForm = $0 == 1 }
     /// The rights that the token is to give, in words with spaces between. Default: the server decides.
     case "scope": option.string { options.scope = $0 }
     /// The server for which the token is, for token servers that ask for it. Default: none.

@@ -48,21 +48,26 @@ extension JSONReader {
     return int(0...Int.max / 1_000_000, "milliseconds from 0, or null") { into(UInt64($0) * 1_000_000) }
   }
 
-  /// Reads one of `words`, and passes its index on. The first word has to be the default, because
-  /// scripts/options relies on that.
-  func choice(_ words: StaticString..., into: (Int) -> Void) -> Failure? { choice(among: words, into) }
-
-  private func choice(among words: [StaticString], _ into: (Int) -> Void) -> Failure? {
+  /// Reads one of `words`, which have a space between them, and passes its index on. The first word has to be the
+  /// default, because scripts/options relies on that.
+  func choice(_ words: StaticString, into: (Int) -> Void) -> Failure? {
     let expected = ByteBuffer()
-    for (index, word) in words.enumerated() {
+    var rest = words.bytes
+    var index = 0
+    while true {
+      let end = rest.firstIndex(of: 0x20) ?? rest.endIndex
+      let word = ByteView(rebasing: rest[..<end])
       if let string, bytesEqual(string, word) {
         into(index)
         return nil
       }
-      if index > 0 { _ = expected.append(index == words.count - 1 ? " or " : ", ") }
+      let isLast = end == rest.endIndex
+      if index > 0 { _ = expected.append(isLast ? " or " : ", ") }
       _ = expected.append("\"") && expected.append(word) && expected.append("\"")
+      if isLast { return fail(expected, hasType: string != nil) }
+      rest = ByteView(rebasing: rest[(end + 1)...])
+      index += 1
     }
-    return fail(expected, hasType: string != nil)
   }
 
   /// Reads the value of a header: visible ASCII and spaces, but no space at either end.
@@ -88,9 +93,8 @@ extension JSONReader {
       into(own)
       return nil
     }
-    var chosen = Compression.identity
-    let all = Compression.all
-    if let failure = choice(among: all.map { $0.word }, { chosen = all[$0].compression }) { return failure }
+    if let failure = choice(Compression.words, into: { _ in }) { return failure }
+    let chosen = string.flatMap { Compression(named: $0) } ?? .identity
     guard chosen != .zstd || Zstd.load() else {
       return Failure(
         .unsupported, path.view, (": the system has no " as StaticString).bytes, Zstd.file.bytes, path: path)

@@ -18,7 +18,7 @@ public func read(_ reader: JSONReader, into options: inout Runtime.Options) -> F
   let failure = reader.members { key, option in
     switch key {
     /// Whether the runtime has a thread of its own ("thread"), or the program polls ("host").
-    case "mode": option.choice("thread", "host") { options.mode = $0 == 0 ? .thread : .host }
+    case "mode": option.choice("thread host") { options.mode = $0 == 0 ? .thread : .host }
     /// Whether the thread of a blocking call may drive the loop, as long as few threads wait at the same
     /// time. In host mode it always may.
     case "caller_drives": option.bool { options.callerDrives = $0 }
@@ -49,13 +49,13 @@ extension ParsedChannelOptions {
       switch key {
       /// The protocol of the calls; docs/protocols.md compares them.
       case "protocol":
-        option.choice("grpc", "grpc-web", "grpc-web-text", "connect") {
+        option.choice("grpc grpc-web grpc-web-text connect") {
           transport.rpc = RPCProtocol(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .grpc
         }
       /// The version of HTTP. "auto": the server chooses it in TLS (ALPN); in cleartext gRPC uses HTTP/2, and the other
       /// protocols HTTP/1.1. gRPC can't use "1.1".
       case "http":
-        option.choice("auto", "2", "1.1") {
+        option.choice("auto 2 1.1") {
           transport.http = HTTPChoice(rawValue: UInt8(truncatingIfNeeded: $0)) ?? .auto
         }
       /// The longest path, with its query, that an HTTP GET may have. Connect calls methods without side
@@ -196,7 +196,7 @@ extension ParsedChannelOptions {
       /// 256. Default: false.
       case "trace": option.trace { defaults.traceEvents = $0 }
       /// The order of interceptors with equal priority.
-      case "tie_order": option.choice("fifo", "lifo") { newestFirst = $0 == 1 }
+      case "tie_order": option.choice("fifo lifo") { newestFirst = $0 == 1 }
       default: option.unknown
       }
     }
@@ -277,7 +277,7 @@ extension ParsedChannelOptions {
       /// handshakes shorter. With lists of revoked certificates none is resumed, since a resumed one is not looked up.
       case "session_resumption": option.bool { tls.resumes = $0 }
       /// The oldest version of TLS that is allowed.
-      case "min_version": option.choice("1.2", "1.3") { tls.needsTLS13 = $0 == 1 }
+      case "min_version": option.choice("1.2 1.3") { tls.needsTLS13 = $0 == 1 }
       /// The cipher suites that are allowed, by OpenSSL's names, such as "TLS_AES_128_GCM_SHA256" (TLS 1.3) and
       /// "ECDHE-RSA-AES128-GCM-SHA256" (TLS 1.2). A version of which none is named is not used. Default: those with
       /// forward secrecy and AEAD.
@@ -320,7 +320,7 @@ public func read(_ reader: JSONReader, into options: CallOptions) -> Failure? {
     /// HTTP GET. Over HTTP/1.1 a request that is safe to repeat is sent again if its connection ends without a
     /// byte of an answer.
     case "idempotency":
-      option.choice("unknown", "idempotent", "no_side_effects") {
+      option.choice("unknown idempotent no_side_effects") {
         options.idempotency = [.unknown, .idempotent, .noSideEffects][$0]
       }
     /// Whether the call waits, instead of failing, while the channel can't connect. Default: the channel's.

@@ -87,10 +87,10 @@ public func read(_ reader: JSONReader, into options: inout LogLines.Options) -> 
     /// Whether metadata is shown.
     case "metadata": option.bool { options.showsMetadata = $0 }
     /// Whether the sizes of messages are shown.
-    case "messages": option.choice("sizes", "none") { options.showsSizes = $0 == 0 }
+    case "messages": option.choice("sizes none") { options.showsSizes = $0 == 0 }
     /// The least level of the channel's events that are logged, too. Default: "warning".
     case "channel":
-      option.choice("debug", "info", "warning", "error", "none") {
+      option.choice("debug info warning error none") {
         options.channel = ConnectionNews.Level(rawValue: Int32($0))
       }
     default: option.unknown
@@ -191,7 +191,7 @@ public func read(_ reader: JSONReader, into options: inout TraceContext.Options)
     /// A seed: the same seed gives the same random numbers each time.
     case "seed": option.seed { options.seed = $0 }
     /// Whether a trace that an earlier part of the program has begun gets a new parent-id, or keeps its own.
-    case "parent_id": option.choice("new", "keep") { options.keepsParentID = $0 == 1 }
+    case "parent_id": option.choice("new keep") { options.keepsParentID = $0 == 1 }
     default: option.unknown
     }
   }

@@ -35,34 +35,43 @@ public enum ProxyChoice {
     return found
   }
 
-  /// The names of the variables, in the order in which they count. "HTTP_PROXY" is not among them, because a CGI program
-  /// gets the header "Proxy" of a request under that name.
-  private static func variables(_ hasTLS: Bool) -> [StaticString] {
-    hasTLS
-      ? ["grpc_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
-      : ["grpc_proxy", "http_proxy", "all_proxy", "ALL_PROXY"]
+  private struct Variable {
+    let name: StaticString
+    let text: ByteView
+
+    /// nil: the variable is not set, or is empty.
+    init?(_ name: StaticString) {
+      guard let text = ProxyChoice.value(name) else { return nil }
+      self.name = name
+      self.text = text
+    }
+  }
+
+  /// The variable that counts. "HTTP_PROXY" is not looked at, because a CGI program gets the header "Proxy" of a request
+  /// under that name.
+  private static func variable(_ hasTLS: Bool) -> Variable? {
+    Variable("grpc_proxy")
+      ?? (hasTLS ? Variable("https_proxy") ?? Variable("HTTPS_PROXY") : Variable("http_proxy"))
+      ?? Variable("all_proxy") ?? Variable("ALL_PROXY")
   }
 
   private static func inEnvironment(_ hasTLS: Bool, _ others: ProxyExceptions) -> Found {
     var exceptions = others
-    for name in ["no_grpc_proxy", "no_proxy", "NO_PROXY"] as [StaticString] {
-      guard let list = value(name) else { continue }
-      guard exceptions.add(list: list) else { return .noMemory }
-      break
+    if let list = value("no_grpc_proxy") ?? value("no_proxy") ?? value("NO_PROXY"),
+      !exceptions.add(list: list)
+    {
+      return .noMemory
     }
-    for name in variables(hasTLS) {
-      guard let text = value(name) else { continue }
-      switch Proxy.parse(text, needsScheme: false) {
-      case .proxy(var proxy):
-        proxy.exceptions = exceptions
-        return .proxy(proxy)
-      case .noMemory: return .noMemory
-      case .failed(let words):
-        return .failed(
-          ByteBuffer().say("the environment variable \"").say(name).say("\" is no proxy: ").say(words))
-      }
+    guard let variable = variable(hasTLS) else { return .proxy(nil) }
+    switch Proxy.parse(variable.text, needsScheme: false) {
+    case .proxy(var proxy):
+      proxy.exceptions = exceptions
+      return .proxy(proxy)
+    case .noMemory: return .noMemory
+    case .failed(let words):
+      return .failed(
+        ByteBuffer().say("the environment variable \"").say(variable.name).say("\" is no proxy: ").say(words))
     }
-    return .proxy(nil)
   }
 
   /// The value of an environment variable; nil: it is not set, or is empty.

@@ -14,10 +14,8 @@ public enum Compression: Equatable, Sendable {
   /// One that the program makes itself, by a compressor of the channel.
   case named(CompressionName)
 
-  /// All but those of programs, by the words that options have for them. The first is the default.
-  public static var all: [(word: StaticString, compression: Compression)] {
-    [("identity", .identity), ("gzip", .gzip), ("deflate", .deflate), ("zstd", .zstd)]
-  }
+  /// The names of all but those of programs, as options have them, with a space between them. The first is the default.
+  public static var words: StaticString { "identity gzip deflate zstd" }
 
   /// The names of the compressions that an answer may use, the preferred one first.
   public static func names(withZstd: Bool) -> StaticString {
