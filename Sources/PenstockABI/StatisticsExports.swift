@@ -6,7 +6,7 @@ import PenstockJSON
 import PenstockLoop
 import PenstockWire
 
-// The functions of stats.h.
+// The statistics and certificates of hop.h, call.h and channel.h.
 
 @_cdecl("penstock_hop_stats_json") @implementation
 public func penstock_hop_stats_json(

@@ -35,11 +35,13 @@ public struct Backoff: Equatable, Sendable {
   /// Whether the first wait is `early` times as short as the policy's, as are those that follow until they reach it.
   private var isEarly = false
   private static let early: UInt64 = 20
+  /// The shortest first wait in nanoseconds, unless the policy's is shorter: a server is not back sooner.
+  private static let leastEarly: UInt64 = 10_000_000
 
   public init() {}
 
   /// The back-off after a connection that was of use. A server that is restarted is back soon, so the waits begin
-  /// with a twentieth of the policy's first wait, and double until they have reached it.
+  /// with a twentieth of the policy's first wait, though with 10 ms at least, and double until they have reached it.
   public static var afterUse: Backoff {
     var made = Backoff()
     made.isEarly = true
@@ -51,7 +53,7 @@ public struct Backoff: Equatable, Sendable {
   public mutating func begin(_ policy: Policy, now: UInt64, random: UInt64) -> UInt64 {
     let first = min(policy.initial, policy.most)
     if attempts == 0 {
-      wait = isEarly ? first / Backoff.early : first
+      wait = isEarly ? max(first / Backoff.early, min(first, Backoff.leastEarly)) : first
     } else if isEarly, wait < first {
       wait = Backoff.scale(wait, by: 2, most: first)
     } else {

@@ -165,7 +165,7 @@ public final class ProgramCompressors {
   private let all: [ProgramCompressor]
   private let mark: ClockMark
   /// The names of all compressions that answers may use, those of the program first, with gaps for the library's own.
-  public let names: ByteBuffer
+  let names: ByteBuffer
 
   /// `earlier`: the compressors so far; one with the same name as `added` counts no more.
   public init(_ earlier: ProgramCompressors?, _ added: ProgramCompressor, _ mark: ClockMark) {
@@ -184,5 +184,5 @@ public final class ProgramCompressors {
   }
 
   /// Notes that a function of the program has run, which may have taken long.
-  public func haveRun() { mark.isStale = true }
+  func haveRun() { mark.isStale = true }
 }

@@ -7,16 +7,16 @@ public final class RequestDefaults {
   public let privacy: Privacy
   /// The authority, without a NUL.
   public let authority: ByteBuffer
-  public let userAgent: ByteBuffer
+  let userAgent: ByteBuffer
   public let framings: Framings
   public let rpc: RPCProtocol
   /// The path of a target that is a URL, without a slash at its end. It is put before the path of each
   /// method. nil: the target has no path.
-  public let prefix: ByteBuffer?
+  let prefix: ByteBuffer?
   /// The most bytes of a GET request's path and query, without `prefix`.
   public let mostQueryBytes: Int
   /// Whether answers may be compressed by zstd.
-  public let acceptsZstd: Bool
+  let acceptsZstd: Bool
   /// The compressors of the program; nil: it has none.
   public let compressors: ProgramCompressors?
   /// The compressions that answers may use, if the program has some of its own: all of them, and those that compress.
@@ -24,9 +24,9 @@ public final class RequestDefaults {
   private let acceptedPacked = ByteBuffer()
   /// The owner of the common header fields of Connect's unary calls. This `RequestDefaults` owns the common
   /// fields of all other calls.
-  public let unary = Unary()
+  let unary = Unary()
 
-  public final class Unary {}
+  final class Unary {}
 
   /// Makes the defaults. `mostURLBytes`: the longest path of a GET request in bytes, with its query.
   public init(

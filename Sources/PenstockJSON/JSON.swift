@@ -30,7 +30,7 @@ public enum JSON {
     string(text.isEmpty ? text.view : ByteView(rebasing: text.view.dropLast()))
   }
 
-  public static func base64(_ bytes: ByteView) -> Value? {
+  static func base64(_ bytes: ByteView) -> Value? {
     let encoded = ByteBuffer()
     guard Base64.encode(bytes, padded: true, into: encoded) else { return nil }
     return checked(encoded.view)
@@ -80,12 +80,12 @@ public enum JSON {
     }
 
     /// The member called `key`. The object still owns the reference to it.
-    public func get(_ key: ByteView) -> Value? {
+    func get(_ key: ByteView) -> Value? {
       json_object_getn(made, key.baseAddress?.assumingMemoryBound(to: CChar.self) ?? cString(""), key.count)
     }
 
     /// Adds all members of `other`. The caller still owns the reference to `other`.
-    public func merge(_ other: Value) {
+    func merge(_ other: Value) {
       if made == nil || json_object_update(made, other) != 0 { isComplete = false }
     }
 
@@ -101,7 +101,7 @@ public enum JSON {
   }
 
   public final class Array {
-    public let value: Value?
+    let value: Value?
     private(set) var isComplete: Bool
 
     init(_ value: Value?) {

@@ -147,7 +147,8 @@ extension ParsedChannelOptions {
       case "max_connection_age_ms": option.milliseconds(0...2_592_000_000) { transport.maxConnectionAge = $0 }
       /// How long the channel keeps its connections without a call, before it becomes idle; 0: without limit.
       case "idle_timeout_ms": option.milliseconds(0...2_592_000_000) { transport.idleTimeout = $0 }
-      /// The wait after the first attempt to connect that fails, counted from the beginning of that attempt.
+      /// The wait after the first attempt to connect that fails, counted from the beginning of that attempt. After a
+      /// connection that has answered a call, shorter waits double until they have reached it.
       case "initial_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.initial = $0 }
       /// The longest wait between the beginnings of two attempts to connect, without its jitter.
       case "max_backoff_ms": option.milliseconds(1...86_400_000) { transport.backoff.most = $0 }

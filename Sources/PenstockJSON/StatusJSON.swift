@@ -24,7 +24,7 @@ public func json(_ status: Status) -> JSON.Value? {
 }
 
 /// The details of a status, as the value of "details" in JSON; nil: no memory.
-public func details(_ status: Status) -> JSON.Value? {
+func details(_ status: Status) -> JSON.Value? {
   JSON.array { details in
     for index in 0..<status.detailCount {
       if let detail = status.detail(at: index) { details.append(json(detail.typeURL, detail.value)) }

@@ -43,8 +43,10 @@ import Testing
     policy.initial = 40_000_000
     policy.most = 20_000_000
     policy.jitter = 0
-    let asked = waits(7, random: 3, policy, from: .afterUse)
-    #expect(close(asked, [0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]))
+    let asked = waits(4, random: 3, policy, from: .afterUse)
+    #expect(close(asked, [0.01, 0.02, 0.02, 0.02]))
+    policy.initial = 3_000_000
+    #expect(close(waits(3, random: 3, policy, from: .afterUse), [0.003, 0.0048, 0.00768]))
   }
 
   /// A hundred clients that a server has lost at the same time come back at a hundred times.

@@ -11,6 +11,8 @@ import Testing
   /// A call of each function, and the words with which it must stop.
   static let lacking: [(name: String, call: @Sendable () -> Void)] = [
     ("encode(_:)", { _ = Framing().encode(Message()) }),
+    ("mayWaitWithRest", { _ = Framing().mayWaitWithRest }),
+    ("store(_:)", { Framing().store(Timer()) }),
     ("encodeNext()", { _ = Framing().encodeNext() }),
     ("lastPiece()", { _ = Framing().lastPiece() }),
     ("proceed()", { _ = Framing().proceed() }),

@@ -3,8 +3,6 @@
 Ends with `N passed, N failed`. Names on the command line choose facts by substring.
 """
 
-import collections
-import os
 import pathlib
 import re
 import shutil
@@ -13,16 +11,27 @@ import sys
 import tempfile
 import traceback
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.relocation import RelocationSection
+import constants
+import installs  # noqa: F401  its facts are added to the others
+from facts import (
+    CC,
+    CXX,
+    INCLUDE,
+    LIB,
+    ROOT,
+    STRICT,
+    SWIFT,
+    dynamic,
+    fact,
+    facts,
+    header_functions,
+    listed_symbols,
+    run,
+    same,
+    shared,
+    version,
+)
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HERE = ROOT / "Tests" / "artefact"
-LIB = ROOT / "build" / "lib"
-INCLUDE = ROOT / "include"
-CC = os.environ.get("CC", "cc")
-CXX = os.environ.get("CXX", "c++")
-SWIFT = os.environ.get("SWIFT", "swift")
 GLIBC_LIMIT = (2, 34)
 # Systems with glibc 2.34 have nghttp2 1.43. This pattern matches newer functions of nghttp2, whose symbols have no versions.
 NEWER_NGHTTP2 = r"rfc9113|extpri|priority_update|rate_limit|alpn|(mem_(send|recv)|submit_\w+|_callback)2$"
@@ -34,47 +43,6 @@ FORBIDDEN = {
     "_exit", "abort", "daemon", "execve", "exit", "fork", "fprintf", "printf", "putchar", "putenv", "puts",
     "secure_getenv", "setenv", "setlocale", "sigaction", "signal", "stderr", "stdout", "system", "unsetenv",
 }
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-
-facts = []
-
-
-def fact(function):
-    facts.append((function.__name__.replace("_", " "), function))
-    return function
-
-
-def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], text=True, cwd=options.pop("cwd", ROOT),
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
-    assert done.returncode == 0, f"{' '.join(map(str, command))} gave {done.returncode}:\n{done.stdout}"
-    return done.stdout
-
-
-def same(found, expected, what):
-    found, expected = set(found), set(expected)
-    assert found == expected, f"{what}: too many {sorted(found - expected)}, missing {sorted(expected - found)}"
-
-
-def version():
-    return re.search(r'#define PENSTOCK_VERSION +"(.+)"', (INCLUDE / "penstock/version.h").read_text()).group(1)
-
-
-def shared():
-    return LIB / f"libpenstock.so.{version()}"
-
-
-def dynamic():
-    return run("readelf", "-dW", shared())
-
-
-def header_functions():
-    return run(sys.executable, ROOT / "scripts/api.py", "functions").split()
-
-
-def listed_symbols():
-    lines = (HERE / "symbols.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 # ---- The shared library ----
@@ -172,41 +140,14 @@ def objects_are_made_by_our_functions():
     assert callers == {"swift_slowAlloc"}, callers
 
 
-def constants(file):
-    """The arrays that the compiler has made into constants in an object file: name, and bytes with what they point to."""
-    elf = ELFFile(file)
-    symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
-    relocations = collections.defaultdict(list)
-    for section in elf.iter_sections():
-        if isinstance(section, RelocationSection):
-            relocations[section["sh_info"]] += section.iter_relocations()
-
-    def target(relocation):
-        symbol = symbols[relocation["r_info_sym"]]
-        if symbol["st_info"]["bind"] != "STB_LOCAL":
-            return symbol.name, relocation["r_addend"]
-        data = elf.get_section(symbol["st_shndx"]).data()
-        start = symbol["st_value"] + relocation["r_addend"]
-        return data[start:data.find(b"\0", start)]
-
-    for symbol in symbols:
-        home, start, size = symbol["st_shndx"], symbol["st_value"], symbol["st_size"]
-        if re.search(r"Tv\d*_r$", symbol.name) and isinstance(home, int):
-            points = sorted((each["r_offset"] - start, repr(target(each))) for each in relocations[home]
-                            if start <= each["r_offset"] < start + size)
-            yield symbol.name, (elf.get_section(home).data()[start:start + size], tuple(points))
-
-
 @fact
 def constants_with_one_name_are_equal():
     # The compiler numbers the constants of a function. In Embedded mode a module may have copies of functions from modules
     # below it, whose constants it may number in another order; of those with one name the linker takes any.
-    seen = collections.defaultdict(set)
-    for path in (ROOT / ".build" / "embedded").glob("*/release/Penstock*.build/*.o"):
-        with path.open("rb") as file:
-            for name, content in constants(file):
-                seen[name].add(content)
-    assert seen, "no constant in .build/embedded: its names have changed"
+    linked = next((ROOT / ".build/embedded").glob("*/release/penstock.product/Objects.LinkFileList"), None)
+    assert linked, "no list of what was linked in .build/embedded"
+    seen = constants.contents(path for path in linked.read_text().split() if "/Penstock" in path)
+    assert seen, "no constants: the compiler gives them other names"
     differing = sorted(name for name, contents in seen.items() if len(contents) > 1)
     assert not differing, f"copies differ, so give their functions one array each: {differing}"
 
@@ -302,24 +243,7 @@ def initialisers_compile_in_c_and_cpp():
             run(out)
 
 
-# ---- An installed prefix ----
-
-CONSUMER = r"""
-#include <penstock/penstock.h>
-#include <stdio.h>
-#include <string.h>
-int main(void) {
-  penstock_metadata *metadata;
-  char *json;
-  if (penstock_metadata_new(&metadata) || penstock_metadata_set(metadata, "Name", "value")) return 1;
-  if (penstock_metadata_json(metadata, &json)) return 2;
-  printf("%s %s\n", penstock_version(), json);
-  int wrong = strcmp(json, "{\"name\":[\"value\"]}") != 0 && strcmp(json, "{\"name\": [\"value\"]}") != 0;
-  penstock_free(json);
-  penstock_metadata_release(metadata);
-  return wrong ? 3 : 0;
-}
-"""
+# ---- The archive ----
 
 # A Swift host with classes, dictionaries, Unicode and its own reference counts.
 SWIFT_HOST = r"""
@@ -341,172 +265,6 @@ print(String(cString: penstock_version()), String(cString: json!), box.values.co
 penstock_free(json)
 penstock_metadata_release(metadata)
 """
-
-
-class Prefix:
-    """A prefix that `make install` has filled. It is made once for all facts."""
-
-    folder = None
-
-    @classmethod
-    def path(cls):
-        if cls.folder is None:
-            cls.folder = tempfile.TemporaryDirectory()
-            run("make", "-s", "install", f"PREFIX={cls.folder.name}/usr")
-        return pathlib.Path(cls.folder.name) / "usr"
-
-    @classmethod
-    def flags(cls, *arguments):
-        environment = dict(os.environ, PKG_CONFIG_PATH=f"{cls.path()}/lib/pkgconfig")
-        return run("pkg-config", *arguments, "penstock", env=environment).split()
-
-
-def build_consumer(folder, flags):
-    source, out = folder / "consumer.c", folder / "consumer"
-    source.write_text(CONSUMER)
-    run(CC, *STRICT, "-o", out, source, *flags)
-    return out
-
-
-@fact
-def installs_what_it_says():
-    names = sorted(str(path.relative_to(Prefix.path())) for path in Prefix.path().rglob("*") if not path.is_dir())
-    headers = [f"include/penstock/{path.name}" for path in (INCLUDE / "penstock").glob("*.h")]
-    libraries = ["libpenstock.a", "libpenstock.so", f"libpenstock.so.{version().split('.')[0]}",
-                 f"libpenstock.so.{version()}", "pkgconfig/penstock.pc", "cmake/penstock/penstock-config.cmake",
-                 "cmake/penstock/penstock-config-version.cmake"]
-    same(names, headers + [f"lib/{name}" for name in libraries] + ["share/man/man3/penstock.3"], "installed files")
-    assert Prefix.flags("--modversion") == [version()]
-
-
-@fact
-def manual_page_tells_all_that_the_headers_declare():
-    page = Prefix.path() / "share/man/man3/penstock.3"
-    done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-c", "-P-b", "-P-u", page], text=True, capture_output=True,
-                          check=False)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    shown = set(re.findall(r"\bpenstock_\w+|\bPENSTOCK_\w+", done.stdout))
-    # Of the headers' frames, and of the initializers for C++.
-    hidden = re.compile(r"PENSTOCK_API|PENSTOCK_\w+_H|penstock_\w+_init")
-    missing = {name for name in run("scripts/api.py", "names").split() if not hidden.fullmatch(name)} - shown
-    assert not missing, missing
-    sections = re.findall(r"^   (penstock_\w+)\(\)$", done.stdout, re.M)
-    same(sorted(sections), run("scripts/api.py", "functions").split(), "functions")
-    assert f"penstock {version()}" in done.stdout
-
-
-@fact
-def c_program_with_pkg_config_runs():
-    with tempfile.TemporaryDirectory() as folder:
-        out = build_consumer(pathlib.Path(folder), Prefix.flags("--cflags", "--libs"))
-        assert "libpenstock.so" in run("readelf", "-dW", out)
-        run(out, env=dict(os.environ, LD_LIBRARY_PATH=str(Prefix.path() / "lib")))
-
-
-@fact
-def c_program_with_pkg_config_static_runs():
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        # The linker prefers a shared library if both are there, so this folder has only the archive.
-        (folder / "lib").mkdir()
-        shutil.copy(Prefix.path() / "lib/libpenstock.a", folder / "lib")
-        flags = [f"-L{folder}/lib" if flag == f"-L{Prefix.path()}/lib" else flag
-                 for flag in Prefix.flags("--static", "--cflags", "--libs")]
-        out = build_consumer(folder, flags)
-        assert "libpenstock.so" not in run("readelf", "-dW", out)
-        run(out)
-
-
-CMAKE_PROJECT = """
-cmake_minimum_required(VERSION 3.13)
-project(consumer C)
-find_package(penstock ${WANTED} REQUIRED COMPONENTS ${COMPONENTS})
-add_executable(consumer consumer.c)
-target_link_libraries(consumer PRIVATE ${TARGET})
-"""
-
-
-def cmake_consumer(folder, target, wanted="0.2", components=""):
-    """Builds the consumer with CMake against the prefix; returns the program."""
-    folder = pathlib.Path(folder, target.replace("::", "-"))
-    folder.mkdir()
-    (folder / "consumer.c").write_text(CONSUMER)
-    (folder / "CMakeLists.txt").write_text(CMAKE_PROJECT)
-    run("cmake", "-S", folder, "-B", folder / "built", f"-DCMAKE_PREFIX_PATH={Prefix.path()}", f"-DCMAKE_C_COMPILER={CC}",
-        f"-DWANTED={wanted}", f"-DCOMPONENTS={components}", f"-DTARGET={target}")
-    run("cmake", "--build", folder / "built")
-    return folder / "built/consumer"
-
-
-@fact
-def c_program_with_cmake_runs():
-    with tempfile.TemporaryDirectory() as folder:
-        out = cmake_consumer(folder, "penstock::penstock")
-        assert "libpenstock.so" in run("readelf", "-dW", out)
-        run(out)
-
-
-@fact
-def c_program_with_cmake_and_the_archive_runs():
-    with tempfile.TemporaryDirectory() as folder:
-        out = cmake_consumer(folder, "penstock::static", components="static")
-        assert "libpenstock.so" not in run("readelf", "-dW", out)
-        run(out)
-
-
-@fact
-def cmake_refuses_other_versions_and_components():
-    for more, why in (({"wanted": "0.3"}, "compatible with requested version"),
-                      ({"wanted": "1.0"}, "compatible with requested version"),
-                      ({"components": "shiny"}, 'no component "shiny"')):
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                cmake_consumer(folder, "penstock::penstock", **more)
-            except AssertionError as refused:
-                assert why in " ".join(str(refused).split()), refused
-            else:
-                raise AssertionError(f"accepted {more}")
-
-
-@fact
-def destdir_and_uninstall_leave_nothing():
-    with tempfile.TemporaryDirectory() as folder:
-        run("make", "-s", "install", "PREFIX=/usr", f"DESTDIR={folder}")
-        pc = pathlib.Path(folder, "usr/lib/pkgconfig/penstock.pc").read_text()
-        assert folder not in pc and "prefix=/usr\n" in pc, pc
-        run("make", "-s", "uninstall", "PREFIX=/usr", f"DESTDIR={folder}")
-        left = [path for path in pathlib.Path(folder).rglob("*") if not path.is_dir()]
-        assert not left, left
-
-
-@fact
-def installs_the_command_with_its_manual_and_completion():
-    with tempfile.TemporaryDirectory() as folder:
-        run("make", "-s", "install", f"PREFIX={folder}/usr", f"WITH_PYTHON={ROOT}/.venv/bin/python",
-            env=dict(os.environ, PIP_NO_BUILD_ISOLATION="false", PIP_DISABLE_PIP_VERSION_CHECK="1"))
-        usr = pathlib.Path(folder, "usr")
-        (package,) = usr.glob("lib/python3*/site-packages/penstock")
-        assert not (package / "_lib").exists()
-        environment = {"PYTHONPATH": package.parent, "LD_LIBRARY_PATH": usr / "lib", "PATH": os.environ["PATH"]}
-        out = run(usr / "bin/penstock", "doctor", env=environment)
-        mine = re.escape(version())
-        assert re.search(rf"libpenstock +{mine}, {folder}/usr/lib/libpenstock.so.{mine}\n", out), out
-        page = (usr / "share/man/man1/penstock.1").read_text()
-        assert page.startswith(f'.TH PENSTOCK 1 "" "penstock {version().replace("-dev", ".dev0")}"'), page[:80]
-        script = usr / "share/bash-completion/completions/penstock"
-        asked = 'source "$1"; COMP_WORDS=(penstock doc); COMP_CWORD=1; _penstock; echo "${COMPREPLY[@]}"'
-        assert run("bash", "-c", asked, "bash", script) == "doctor\n"
-        assert (usr / "share/zsh/site-functions/_penstock").read_text().startswith("#compdef penstock\n")
-
-
-@fact
-def second_make_builds_nothing():
-    before = shared().stat().st_mtime_ns
-    run("make", "-s", "lib")
-    assert shared().stat().st_mtime_ns == before
-
-
-# ---- The archive ----
 
 
 @fact

@@ -237,7 +237,7 @@ static void call_without_wait(void *pointer) {
   penstock_channel_release(waiting->channel);
 }
 
-/* A function waits on the thread that makes its call: the fork does not wait for it, and only the parent goes on with it. */
+/* A function waits on the thread that makes its call: a fork goes through meanwhile, and only the parent goes on with it. */
 TEST(fork_hooks_while_a_function_runs_on_its_callers_thread) {
   with_hooks();
   waiting waiting = {.channel = open_channel(), .waits = true, .entered = LATCH_INIT, .go = LATCH_INIT};

@@ -195,7 +195,7 @@ TEST(scarce_memory_for_large_messages) { run_rounds(LARGE_BUFFER, large_messages
 
 /* ---- No memory at all ---- */
 
-/* What a process that had no memory left wrote before it ended. */
+/* The report of a process that had no memory left, written before its end. */
 typedef struct last_words {
   int count;
   size_t bytes;

@@ -79,7 +79,7 @@ class Plain(Interceptor):
 
 
 class Picking(Plain):
-    """The same for each attempt, with the callback that only such an interceptor may have."""
+    """Plain for each attempt, with the callback that only such an interceptor may have."""
 
     def on_pick(self, hop: Hop) -> None:
         self.seen.note("on_pick", hop.state)
