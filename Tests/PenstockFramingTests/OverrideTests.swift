@@ -1,5 +1,6 @@
 import PenstockCall
 import PenstockHTTP
+import PenstockLoop
 import PenstockTestSupport
 import PenstockWire
 import Testing
