@@ -202,6 +202,45 @@ TEST(snapshot_names_each_callback_of_the_caller) {
   penstock_runtime_release(runtime);
 }
 
+static bool nothing_runs(const shown *self) {
+  char *json = NULL;
+  OK(penstock_runtime_snapshot_json(self->runtime, test_patience_ms(), &json));
+  bool nothing = strstr(json, "\"running\":null") != NULL;
+  penstock_free(json);
+  return nothing;
+}
+
+/* Each callback alone, so that no other one hides that its end was missed. */
+TEST(snapshot_names_no_callback_that_has_returned) {
+  penstock_runtime *runtime = new_runtime(NULL);
+  penstock_channel *channel = open_channel_on(runtime);
+  for (int which = 0; which < 5; which++) {
+    shown shown = {.runtime = runtime, .reply = LATCH_INIT};
+    atomic_int *counts[] = {&shown.headers, &shown.messages, &shown.readable, &shown.sent, NULL};
+    penstock_call_callbacks callbacks = PENSTOCK_CALL_CALLBACKS_INIT;
+    callbacks.user_data = &shown;
+    if (which == 0) callbacks.on_headers = shown_headers;
+    if (which == 1) callbacks.on_message = shown_message;
+    if (which == 2) callbacks.on_readable = shown_readable;
+    if (which == 3) callbacks.on_sent = shown_sent;
+    if (which == 4) callbacks.on_reply = shown_reply;
+    penstock_call *call = NULL;
+    REQUIRE_OK(penstock_channel_call(channel, BIDI, PENSTOCK_KIND_BIDI, NULL, &callbacks, &call, NULL));
+    OK(penstock_call_demand(call, 1));
+    OK(penstock_call_try_send(call, "x", 1));
+    if (which == 4) {
+      OK(penstock_call_half_close(call));
+      latch_wait(&shown.reply, 1);
+    }
+    EVENTUALLY((!counts[which] || atomic_load(counts[which])) && nothing_runs(&shown));
+    OK(penstock_call_cancel(call, NULL));
+    penstock_call_release(call);
+  }
+  penstock_channel_release(channel);
+  OK(penstock_runtime_shutdown(runtime, -1));
+  penstock_runtime_release(runtime);
+}
+
 /* Several threads take snapshots while calls run; most useful under ThreadSanitizer. */
 typedef struct crowd {
   penstock_runtime *runtime;
