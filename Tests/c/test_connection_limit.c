@@ -267,3 +267,25 @@ TEST(connection_limit_counts_draining_connections) {
   FINISH(waits, PENSTOCK_STATUS_OK, NULL);
   penstock_channel_release(channel);
 }
+
+/* The connection that has won a race is no part of the next one: as long as it drains it has its place. */
+TEST(connection_limit_counts_the_winner_of_a_race) {
+  char silent[64];
+  int listener = silent_server(silent, sizeof(silent));
+  const char *addresses[] = {silent, peer_address()};
+  penstock_channel *channel =
+      open_over("\"max_connections\": 1, \"max_connection_age_ms\": 20, \"connect_timeout_ms\": " HOUR, "pick_first", 2,
+                addresses);
+  penstock_call *old = start_call(channel, BIDI, PENSTOCK_KIND_BIDI);
+  OK(penstock_call_send(old, "ping", 4));
+  CHECK_MESSAGE(old, "ping");
+  EVENTUALLY(count_in_stats(channel, "\"state\":\"draining\"") == 1);
+  FINISH(start_with(channel, BIDI, PENSTOCK_KIND_BIDI, "{\"deadline_ms\": 300}"), PENSTOCK_STATUS_DEADLINE_EXCEEDED,
+         NO_ROOM("1"));
+  penstock_call *waits = start_numbered(channel, 1);
+  OK(penstock_call_half_close(old));
+  FINISH(old, PENSTOCK_STATUS_OK, NULL);
+  FINISH(waits, PENSTOCK_STATUS_OK, NULL);
+  penstock_channel_release(channel);
+  close(listener);
+}
