@@ -278,6 +278,8 @@ TEST(sync_queued_calls_end_by_deadline_and_cancel) {
   penstock_call_options_release(options);
   penstock_call *queued = start_call(bench.channel, UNARY, PENSTOCK_KIND_UNARY);
   OK(penstock_call_send(queued, "x", 1));
+  /* Half-closed, or else this thread might run the function in its wait, before the loop has seen the cancel. */
+  OK(penstock_call_half_close(queued));
   OK(penstock_call_cancel(queued, "no more"));
   OK(penstock_call_wait(queued, &reply));
   CHECK_INT(penstock_reply_code(reply), PENSTOCK_STATUS_CANCELLED);
