@@ -146,27 +146,35 @@ class Stopped(BaseException):
     pass
 
 def stop(*_):
-    raise Stopped
+    # Another thread may get the signal late, so it may come when nothing is left to be broken off.
+    global is_armed
+    if is_armed:
+        is_armed = False
+        raise Stopped
 
+is_armed = False
 signal.signal(signal.SIGALRM, stop)
-accepted = refused = 0
+accepted = 0
 for number in range(200):
     # One that is accepted leaves its traces on the stack.
     with penstock.Channel(target, tls={"verify": False}, verifier=lambda _: True) as channel:
         channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
     with penstock.Channel(target, tls={"verify": False}, verifier=lambda _: False) as channel:
-        signal.setitimer(signal.ITIMER_REAL, 0.0005 + number % 50 / 20000)
+        passed = False
+        is_armed = True
         try:
-            channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
-            accepted += 1
-        except (penstock.RpcError, Stopped):
-            refused += 1
-        finally:
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except Stopped:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-print(accepted, refused)
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + number % 50 / 20000)
+                channel.unary_unary("/penstock.Echo/Unary")(b"secret", timeout=20)
+                passed = True
+            finally:
+                is_armed = False
+        except (penstock.RpcError, Stopped):
+            pass
+        is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        accepted += passed
+print(accepted)
 """
 
 
@@ -175,4 +183,4 @@ def test_a_signal_accepts_nobody(servers: Dict[str, str]) -> None:
     with program(INTERRUPTED, servers["tls"], first) as process:
         printed, complaints = ended(process)
     # Each verifier that was broken off is reported.
-    assert printed == "0 200\n", complaints
+    assert printed == "0\n", complaints
