@@ -80,7 +80,9 @@ import Testing
     var reads = 0
     while owner.count < expected.count {
       if sent == pausesAt, owner.count >= lengths.prefix(pause ?? 0).reduce(0, +) { pausesAt = wire.count }
-      let part = wire[sent..<max(sent, pausesAt)].withUnsafeBytes { cs_send(ends[1], $0.baseAddress, $0.count) }
+      let part = wire[sent..<max(sent, pausesAt)].withUnsafeBytes {
+        cs_send(ends[1], $0.baseAddress, $0.count)
+      }
       if part > 0 { sent += Int(part) }
       reads += 1
       if let room = session.messageSpace(), frames.prepare(room, session, bytes: 256 << 10) {
