@@ -148,3 +148,28 @@ def test_a_unary_call_without_callbacks_makes_no_context(channel: Channel, monke
     assert unary(channel) == b"x"
     channel.add_interceptor(penstock.ready.Metrics())
     assert unary(channel) == b"x"
+
+
+def test_the_context_of_one_call_after_another() -> None:
+    """A context that serves one call after another is empty between them."""
+    first, second = contextvars.copy_context(), contextvars.copy_context()
+    made = CallContext(first, False, (), None)
+    assert made.get() is first
+    made.lend(None, ())
+    assert made.get() is None
+    made.lend(second, (THING,))
+    assert made.get() is second
+    assert made.keeps == (THING,)
+
+
+def test_a_lent_context_is_kept_from_the_end_of_its_call() -> None:
+    lent, dropped = contextvars.copy_context(), contextvars.copy_context()
+    made, late = CallContext(lent, True, (), None), CallContext(dropped, True, (), None)
+    assert made.get() is lent
+    assert late.get() is dropped
+    made.keep()
+    del lent, dropped
+    gc.collect()
+    late.keep()
+    assert isinstance(made.get(), contextvars.Context)
+    assert late.get() is None
